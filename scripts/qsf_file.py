@@ -5,6 +5,7 @@ import numpy as np
 from qsf_chunks import COMPRESSION, Chunk, align, check_crc, check_zero, chunk_bytes, chunk_sizes, zstd_frame
 from qsf_meta import (MODEL_DEFAULTS, MODEL_OPTIONAL, NONE, NORM_DEFAULTS, ROPE_DEFAULTS, ROPE_OPTIONAL, TYPES,
                       check_dimensions, need, parse_meta, with_defaults)
+from qsf_parts import PART_IDS, PARTED, check_parts, parse_parts, part_of
 from qsf_values import COUNTS, LEARNED, ceil_div, decode, row_bytes
 
 KINDS = dict(enumerate("""attn_q attn_k attn_v attn_output ffn_gate ffn_up ffn_down attn_norm ffn_norm attn_q_bias
@@ -21,7 +22,11 @@ KINDS.update(enumerate("""final_norm final_norm_bias head head_bias positions to
 KINDS.update(enumerate("""router_norm expert_norm post_side_norm post_expert_norm expert_scale
     mixer_select mixer_step_up mixer_step_norm mixer_b_norm mixer_c_norm stream_router stream_router_norm stream_prediction
     stream_correction stream_scale laurel_down laurel_up laurel_norm mixer_gate_down""".split(), start=128))
-OF_LAYERS = [kind for kind in KINDS if not 64 <= kind < 128]
+KINDS.update({part: f"{KINDS[kind]}.{p}" for part, (kind, p) in PART_IDS.items()})
+OF_LAYERS = [kind for kind in KINDS if not 64 <= kind % 256 < 128]
+OF_MODEL = [kind for kind in KINDS if 64 <= kind % 256 < 128 and kind not in (68, 69)]
+# Section 7.8: what may have outliers.
+MATRICES = (*range(7), *range(23, 30), *range(40, 45), *range(53, 60), 66, 68, 69, 72, 73, 75, 76, 133, 134, 143, 144, 146)
 MIB = 1 << 20
 Tensor = namedtuple("Tensor", "layer kind rows cols type layout flags offset crc data own_type")  # data: quantized bytes
 
@@ -56,6 +61,8 @@ class Reader:
             self._directory()
         self._index()
         self._tables()
+        raw, place = (self.section("PART"), f"PART at {self.sections['PART'].offset}") if "PART" in self.sections else (b"", "")
+        self.parts = parse_parts(raw, place, len(self.layers))
         self._outliers()
         self._regions()
         if self.extended:
@@ -103,8 +110,8 @@ class Reader:
             tag, place = tag.decode("latin-1"), f"directory entry at {at}"
             need(offset + stored <= min(d, (1 << 64) - 1), place, f"{tag} is not inside the file, before the directory")
             need(tag not in self.sections, place, f"tag {tag} comes twice")
-            need(flags == (tag in ("OUTL", "LORA")), place, f"{tag} has flags {flags}")
-            in_place = tag in ("LIDX", "EMBD", "FINL", "ECHK", "TCRC", "POSE", "GRID", "OUTL", "CLUS", "EXIT", "LORA")
+            need(flags == (tag in ("OUTL", "PART", "LORA")), place, f"{tag} has flags {flags}")
+            in_place = tag in ("LIDX", "EMBD", "FINL", "ECHK", "TCRC", "POSE", "GRID", "OUTL", "PART", "CLUS", "EXIT", "LORA")
             need(compression == 0 or compression == 3 and not in_place, place, f"{tag} has compression {compression}")
             self.sections[tag] = Chunk(offset, stored, None, crc, compression)
 
@@ -153,9 +160,10 @@ class Reader:
             need(at + 8 <= len(raw), place, "no record header")
             number, rows = struct.unpack_from("<II", raw, at)
             kind, layer = number & 255, None if number >> 8 == (1 << 24) - 1 else number >> 8
-            matrix = kind in (*range(7), *range(23, 30), 66, 68, 69) and (layer is None) == (64 <= kind < 128)
+            matrix = kind in MATRICES and (layer is None) == (64 <= kind < 128)
             need(matrix or kind not in KINDS, place, f"number {number}")
             need(number > last, place, f"number {number} after {last}")
+            need((layer, kind) not in self.parts, place, f"number {number} is of a matrix in parts")
             need(at + 8 + 2 * rows <= len(raw), place, f"{rows} rows")
             counts = np.frombuffer(raw, "<u2", rows, at + 8).astype(np.int64)
             first, total = at + 8 + 2 * rows, int(counts.sum())
@@ -324,7 +332,7 @@ class Reader:
                 need(record + 32 <= 16 + 16 * count + 32 * total, place, "fewer updates than the adapters say")
                 layer, kind, expert, rank, outputs, inputs, t, reserved = struct.unpack_from("<8I", raw, record)
                 need(layer == none or layer < len(self.layers), place, f"layer {layer}")
-                need(kind in KINDS and min(rank, outputs, inputs) >= 1 and t in (6, 7) and reserved == 0, place, f"an impossible record at byte {record}")
+                need(kind in KINDS and kind < 256 and min(rank, outputs, inputs) >= 1 and t in (6, 7) and reserved == 0, place, f"an impossible record at byte {record}")
                 need((layer, kind, expert) > before, place, "updates are not ascending")
                 record, before, width = record + 32, (layer, kind, expert), 2 if t == 6 else 4
                 need(at + 4 * rank + rank * (inputs + outputs) * width <= len(raw), place, "values behind the end")
@@ -400,7 +408,7 @@ class Reader:
         self.model.setdefault("tied_head", raw[0] == 255)
         need(self.model["tied_head"] == (raw[0] == 255), place, "flag byte disagrees with tied_head in META")
         count = None if self.extended else 1 + (self.header["norm"] == 0) + (raw[0] == 0)
-        return self.walk(raw, place, (64, 65, 66, 67, 70, 71, 72, 73, 74, 75, 76), end=1, count=count, tail=not self.extended)
+        return self.walk(raw, place, OF_MODEL, end=1, count=count, tail=not self.extended)
 
     def positions(self):
         if "POSE" not in self.sections:
@@ -420,7 +428,9 @@ class Reader:
         layout, t = t >> 8, t & 255
         self.known_type(t, place)
         check_layout(t, layout, place)
-        need(rows == h["vocab"] and cols == h["hidden"] and rows and cols, place, f"shape {rows} x {cols} disagrees with the header")
+        whole = self.parts.get((None, 69))
+        fits = rows == h["vocab"] if whole is None else rows < h["vocab"] == len(whole)
+        need(fits and cols == h["hidden"] and rows and cols, place, f"shape {rows} x {cols} disagrees with the header")
         rb = row_bytes(t, cols, self.n)
         stored = end - at - 16 if self.extended else rows * rb
         need(size == min(stored, NONE), place, f"size {size} instead of {stored}")
@@ -460,8 +470,10 @@ class Reader:
 
     def verify(self):
         """All checks of "when verifying" in section 10. Yields every tensor on the way; exhaust it."""
-        crcs, left = [], set(self.outliers)
+        crcs, left, parted = [], set(self.outliers), {}
         for t in self.tensors():
+            if part_of(t.kind)[0] in PARTED:
+                parted[t.layer, t.kind] = t.rows, t.cols
             self.check_outliers(t)
             left.discard((t.layer, t.kind))
             if t.crc is not None:
@@ -472,6 +484,7 @@ class Reader:
             need(len(table) == 4 * len(crcs), "TCRC", f"{len(table)} bytes for {len(crcs)} tensors")
             for k, (c,) in enumerate(struct.iter_unpack("<I", table)):
                 need(c == crcs[k], f"TCRC, tensor {k}", f"CRC32 is {crcs[k]:08x}, recorded is {c:08x}")
+        check_parts(self.parts, parted)
         need(not left, "OUTL", f"no tensor for {sorted(left, key=str)}")
         for tag in self.sections:
             self.section(tag)

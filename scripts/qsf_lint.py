@@ -2,6 +2,7 @@
 import numpy as np
 import qsf_tensors
 from qsf_file import KINDS
+from qsf_parts import part_of
 from qsf_values import LEARNED, learned_pieces, pieces
 
 def lint_learned(t, name):
@@ -46,9 +47,10 @@ def lint_file(r, listing):
     if not r.extended:
         return ["plain file"]
     out, order = [], ["header", "LIDX", "EMBD"] + [f"layer {i}" for i in range(len(r.layers))]
-    order += [t for t in ("FINL", "POSE", "META", "TOKN", "CTPL", "GRID", "OUTL", "ECHK", "TCRC", "CLUS", "EXIT", "LORA", "EVAL") if t in r.sections] + ["directory"]
+    order += [t for t in ("FINL", "POSE", "META", "TOKN", "CTPL", "GRID", "OUTL", "PART", "ECHK", "TCRC", "CLUS", "EXIT", "LORA", "EVAL") if t in r.sections] + ["directory"]
     if [x[2] for x in r.regions] != order:
         out.append(f"parts are not in order: {[x[2] for x in r.regions]}")
+    out += [f"{tag} without records" for tag in ("OUTL", "PART") if tag in r.sections and not r.sections[tag].stored]
     if "TCRC" not in r.sections:
         out.append("no TCRC")
     if r.header["index_offset"] != 128 or r.directory_offset % 64:
@@ -79,17 +81,22 @@ def lint_file(r, listing):
     return out
 
 
-def kind_faults(m, listing):
-    """Tensors that the model needs and the file has not, or that it does not use, or of another shape; experts that end inside a panel.
-    Unknown kinds that are not optional: section 5.1. listing: (tensor, its name)."""
-    parts = {}
+def kind_faults(r, listing):
+    """Tensors that the model needs and the file has not, or that it does not use, or of another shape; experts that end inside a panel,
+    or are in two parts. Unknown kinds that are not optional: section 5.1. listing: (tensor, its name)."""
+    m, parts = r.model, {}
     for t, name in listing:
-        layer, kind, rows, cols, layout = t.layer, t.kind, t.rows, t.cols, t.layout
+        layer, kind, rows, cols, layout = t.layer, part_of(t.kind)[0], t.rows, t.cols, t.layout
         if kind not in KINDS and not t.flags:
             yield f"{name}: an unknown kind, which needs a newer program"
-        parts.setdefault(layer, {})[kind] = rows, cols
-        if layout == 3 and kind in (24, 25, 26) and m["experts"] and rows % (16 * m["experts"]["count"]):
-            yield f"layer {layer} {KINDS[kind]}: experts that are not whole panels"
+        whole = len(r.parts.get((layer, kind), range(rows)))
+        parts.setdefault(layer, {})[kind] = whole, cols
+        if layout == 3 and kind in (24, 25, 26) and m["experts"] and whole % (16 * m["experts"]["count"]):
+            yield f"{name}: experts that are not whole panels"
+    for (layer, kind), codes in r.parts.items():
+        each = max(1, len(codes) // m["experts"]["count"]) if layer is not None and m["experts"] else 1
+        if (codes != codes[np.arange(len(codes)) // each * each]).any():
+            yield f"layer {layer} {KINDS[kind]}: an expert in two parts"
     for layer in [None, *range(m["layers"])]:
         must, may = qsf_tensors.tensor_kinds(m, layer)
         have = {k: v for k, v in parts.get(layer, {}).items() if k in KINDS}  # unknown ones are optional

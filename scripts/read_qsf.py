@@ -19,19 +19,20 @@ from qsf_chunks import Missing
 from qsf_file import KINDS, Reader
 from qsf_lint import kind_faults, lint_file, lint_tensor
 from qsf_meta import TYPES, Damage, need
+from qsf_parts import join, part_of, rows_in_matrix
 from qsf_source import Safetensors, measure, original
 
 
 def run(r, ids, context, last):
     """Logits of the last positions, after all checks."""
-    faults = list(kind_faults(r.model, [(t, r.name(t)) for t in r.verify()]))
+    faults = list(kind_faults(r, [(t, r.name(t)) for t in r.verify()]))
     need(r.runnable, "header", "architecture or position encoding of a plain file that cannot be run")
     need(not faults, "model", "; ".join(faults))
     need(r.extended or r.model["position"]["kind"] != "learned", "model", "a plain file has no place for learned positions")
     adapters = r.adapters()
 
     def floats(layer, tensors):
-        values = {t.kind: r.values(t).astype(np.float64) for t in tensors if t.kind in KINDS}
+        values = join(r.parts, [t for t in tensors if t.kind in KINDS], lambda t: r.values(t).astype(np.float64))
         for _, kind, expert, up, down in (a for a in adapters if a[0] == layer):
             if kind == 66 and 66 not in values:  # The head of a model that has the embedding's matrix there.
                 values[66] = values[69].copy()
@@ -123,7 +124,8 @@ def main():
             if source:
                 name, keys = f"layer {t.layer} {row['kind']}", ("cosine", "relative_error", "max_abs_error")
                 try:
-                    a = original(source, t.layer, row["kind"])
+                    a, rows = original(source, t.layer, r.kind_name(t._replace(kind=part_of(t.kind)[0]))), rows_in_matrix(r.parts, t)
+                    a = a if rows is None or len(a) != len(r.parts[t.layer, part_of(t.kind)[0]]) else a[rows]
                 except (KeyError, StopIteration):
                     a = np.zeros((0, 0))
                 if a.shape != decoded.shape:
@@ -139,7 +141,7 @@ def main():
                             remarks.append(f"{name}: {k} is {row[k]:.7g}, META has {rec.get(k)}")
             listing.append(row)
         if args.lint:
-            remarks += kind_faults(r.model, shapes)
+            remarks += kind_faults(r, shapes)
         remarks += lint_file(r, listing) if args.lint or source else []
     except Damage as e:
         print(json.dumps(dict(file=args.file, damage=str(e))) if args.json else f"DAMAGED {args.file}: {e}")

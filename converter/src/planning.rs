@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::gguf::{check_plan, head_columns, names_of};
 use crate::hf::{check_groups, check_model, plan_of_groups};
 use crate::options::ConvertOptions;
-use crate::plan::{GgufRules, Plan, TensorType, nearest_type};
+use crate::plan::{Container, GgufRules, Plan, TensorType, nearest_type};
 use crate::replay::Replay;
 
 /// Every tensor of `source` with the type that `options`, or the plan that is replayed, give it.
@@ -44,6 +44,12 @@ pub(crate) fn plan_of(source: &dyn WeightSource, options: &ConvertOptions) -> Re
     };
     if let Some(replay) = replay {
         replay.apply(&mut plan)?;
+    }
+    let split = plan.tensors().iter().find(|tensor| !tensor.finer.is_none());
+    if let Some(tensor) = split.filter(|_| options.container() != Container::Qsf || options.hf.is_some()) {
+        let (id, form) = (tensor.info.id, tensor.form());
+        let problem = format!("{id} as {form}: only QSF files have rows in several types (--tensor-type)");
+        return Err(RuntimeError::Request(problem).into());
     }
     match options.gguf {
         None => match groups {

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use qsf_format::{
-    CompleteFile, EarlyExits, FormatError, META_VERSION, Meta, Provenance, QsfWriter, TensorId, TensorKind,
-    VocabClusters, WriterOptions,
+    CompleteFile, EarlyExits, EncodedTensor, FormatError, META_VERSION, Meta, Provenance, QsfWriter,
+    TensorId, TensorKind, VocabClusters, WriterOptions,
 };
 use qsf_runtime::source::WeightSource;
 use rayon::prelude::*;
@@ -27,6 +27,8 @@ pub(crate) struct FileWriter {
     writer: Writer,
     /// One for each tensor that is written.
     records: Vec<TensorReport>,
+    /// Parts of the embedding, which stand behind the layers.
+    behind: Vec<(EncodedTensor, TensorReport)>,
 }
 
 /// Its format.
@@ -104,7 +106,7 @@ impl FileWriter {
                 Writer::Qsf(Box::new(QsfWriter::create(out, source.config().layers, writer_options)?))
             }
         };
-        Ok(FileWriter { writer, records: Vec::new() })
+        Ok(FileWriter { writer, records: Vec::new(), behind: Vec::new() })
     }
 
     /// Takes the types of `plan` for what is to come; no tensor is written yet.
@@ -145,7 +147,7 @@ impl FileWriter {
         cache: &dyn TensorCache,
     ) -> Result<()> {
         for embedding in of_model(plan).filter(|t| t.info.id.kind == TensorKind::TokenEmbedding) {
-            if is_kept(embedding, cache) {
+            if is_whole(embedding, cache) {
                 self.embedding(&encoder.encode_once(embedding, &Fit::default(), cache)?)?;
             } else {
                 self.in_runs(encoder, embedding, Place::Embedding, &Fit::default())?;
@@ -166,6 +168,11 @@ impl FileWriter {
                 writer.begin_embedding(quant.qsf().ok_or_else(|| foreign(tensor.id))?, layout, rows, cols)?;
                 writer.embedding_rows(data)?;
                 writer.outliers(tensor.id, &tensor.outliers)?;
+                if let Some(split) = &tensor.split {
+                    writer.row_parts(tensor.id, &split.rows)?;
+                    let parts = split.for_qsf().ok_or_else(|| foreign(tensor.id))?;
+                    self.behind.extend(parts.into_iter().zip(split.records().cloned()));
+                }
             }
             Writer::Gguf(writer) => writer.tensor(tensor.id, tensor.encoded.clone())?,
             Writer::Hf(writer) => writer.tensor(tensor)?,
@@ -179,18 +186,22 @@ impl FileWriter {
     /// # Errors
     /// When writing fails.
     pub fn layer(&mut self, tensors: Vec<StoredTensor>, importance: Option<f32>) -> Result<()> {
-        self.records.extend(tensors.iter().map(|tensor| tensor.record.clone()));
+        self.records.extend(tensors.iter().flat_map(StoredTensor::records).cloned());
         match &mut self.writer {
             Writer::Qsf(writer) => {
                 for tensor in &tensors {
                     writer.outliers(tensor.id, &tensor.outliers)?;
+                    if let Some(split) = &tensor.split {
+                        writer.row_parts(tensor.id, &split.rows)?;
+                    }
                 }
-                let encoded = tensors.into_iter().map(|tensor| {
-                    let id = tensor.id;
-                    tensor.encoded.for_qsf().ok_or_else(|| foreign(id))
-                });
-                let encoded: std::result::Result<Vec<_>, FormatError> = encoded.collect();
-                writer.layer(encoded?, importance)?;
+                let mut encoded = Vec::new();
+                for StoredTensor { id, encoded: first, split, .. } in tensors {
+                    let parts = split.map_or(Some(Vec::new()), |split| split.for_qsf());
+                    encoded.push(first.for_qsf().ok_or_else(|| foreign(id))?);
+                    encoded.extend(parts.ok_or_else(|| foreign(id))?);
+                }
+                writer.layer(encoded, importance)?;
             }
             Writer::Gguf(writer) => {
                 for tensor in tensors {
@@ -219,7 +230,7 @@ impl FileWriter {
         for tensor in of_model(plan) {
             match tensor.info.id.kind {
                 TensorKind::TokenEmbedding | TensorKind::Positions => {}
-                TensorKind::Head if is_kept(tensor, cache) => {
+                TensorKind::Head if is_whole(tensor, cache) => {
                     self.behind_layers(&encoder.encode_once(tensor, head, cache)?)?;
                 }
                 TensorKind::Head => self.in_runs(encoder, tensor, Place::Section, head)?,
@@ -227,6 +238,10 @@ impl FileWriter {
             }
         }
         if let Writer::Qsf(writer) = &mut self.writer {
+            for (part, record) in self.behind.drain(..) {
+                write_part(writer, &part)?;
+                self.records.push(record);
+            }
             writer.end_final();
         }
         for positions in of_model(plan).filter(|t| t.info.id.kind == TensorKind::Positions) {
@@ -256,11 +271,17 @@ impl FileWriter {
                 )?;
                 writer.tensor_rows(data)?;
                 writer.outliers(tensor.id, &tensor.outliers)?;
+                if let Some(split) = &tensor.split {
+                    writer.row_parts(tensor.id, &split.rows)?;
+                    for part in split.for_qsf().ok_or_else(|| foreign(tensor.id))? {
+                        write_part(writer, &part)?;
+                    }
+                }
             }
             Writer::Gguf(writer) => writer.tensor(tensor.id, tensor.encoded.clone())?,
             Writer::Hf(writer) => writer.tensor(tensor)?,
         }
-        self.records.push(tensor.record.clone());
+        self.records.extend(tensor.records().cloned());
         Ok(())
     }
 
@@ -319,7 +340,7 @@ impl FileWriter {
     /// # Errors
     /// When a tensor is missing, or writing fails.
     pub fn complete(self, source: &dyn WeightSource, type_id: u8, provenance: Provenance) -> Result<Written> {
-        let FileWriter { writer, records: tensors } = self;
+        let FileWriter { writer, records: tensors, .. } = self;
         let file = match writer {
             Writer::Qsf(writer) => {
                 let model = source.config().clone();
@@ -412,6 +433,12 @@ impl Finished {
     }
 }
 
+/// A part of a matrix of the final section.
+fn write_part(writer: &mut QsfWriter, part: &EncodedTensor) -> Result<()> {
+    writer.begin_part((part.kind, part.part), part.rows, part.cols, part.quant, part.layout)?;
+    Ok(writer.tensor_rows(&part.data)?)
+}
+
 /// A type that a QSF file cannot have: plans have none for such files.
 fn foreign(id: TensorId) -> FormatError {
     FormatError::Unwritable {
@@ -421,9 +448,11 @@ fn foreign(id: TensorId) -> FormatError {
     }
 }
 
-/// Whether a cache keeps a tensor of the model as a whole. Those that are written as they are encoded are too large for it.
-fn is_kept(planned: &PlannedTensor, cache: &dyn TensorCache) -> bool {
-    cache.keeps() && planned.info.rows.saturating_mul(planned.info.cols) <= VALUES_PER_RUN
+/// Whether a tensor of the model as a whole is encoded before it is written: where a cache keeps it, for which those are too large
+/// that are written as they are encoded, and where its rows are in several types.
+fn is_whole(planned: &PlannedTensor, cache: &dyn TensorCache) -> bool {
+    let kept = cache.keeps() && planned.info.rows.saturating_mul(planned.info.cols) <= VALUES_PER_RUN;
+    kept || !planned.finer.is_none()
 }
 
 /// The tensors that belong to no layer.

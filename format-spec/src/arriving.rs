@@ -17,11 +17,12 @@ const LEAST: u64 = 64 << 10;
 /// A request for more than this shows no progress for long.
 const MOST: u64 = 4 << 20;
 /// Sections that say nothing of the file by themselves, or too much.
-const NOT_DESCRIBING: [SectionTag; 7] = [
+const NOT_DESCRIBING: [SectionTag; 8] = [
     SectionTag::EMBEDDING,
     SectionTag::FINAL,
     SectionTag::POSITIONS,
     SectionTag::OUTLIERS,
+    SectionTag::ROW_PARTS,
     SectionTag::TENSOR_CRCS,
     SectionTag::TOKENIZER,
     SectionTag::CHAT_TEMPLATE,

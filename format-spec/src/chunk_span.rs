@@ -122,6 +122,7 @@ mod tests {
         let tensor = |data: Range<usize>| TensorEntry {
             kind: None,
             kind_id: 0,
+            part_of: None,
             optional: false,
             rows: 1,
             cols: 1,

@@ -45,6 +45,8 @@ impl SectionTag {
     pub const GRIDS: SectionTag = SectionTag(*b"GRID");
     /// Weights stored apart from the blocks of their matrices.
     pub const OUTLIERS: SectionTag = SectionTag(*b"OUTL");
+    /// Which rows of matrices are in which part.
+    pub const ROW_PARTS: SectionTag = SectionTag(*b"PART");
     /// Vocabulary clusters.
     pub const CLUSTERS: SectionTag = SectionTag(*b"CLUS");
     /// Classifiers for leaving the model early.
@@ -67,6 +69,7 @@ impl SectionTag {
             Self::POSITIONS,
             Self::GRIDS,
             Self::OUTLIERS,
+            Self::ROW_PARTS,
             Self::CLUSTERS,
             Self::EXITS,
             Self::ADAPTERS,
@@ -76,7 +79,7 @@ impl SectionTag {
 
     /// Flags of the section's entry: 1 where a reader that does not know it would run another model.
     fn flags(self) -> u32 {
-        u32::from([Self::OUTLIERS, Self::ADAPTERS].contains(&self))
+        u32::from([Self::OUTLIERS, Self::ROW_PARTS, Self::ADAPTERS].contains(&self))
     }
 }
 

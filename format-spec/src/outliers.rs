@@ -10,6 +10,7 @@ use half::f16;
 
 use crate::error::Damage;
 use crate::quant_type::QuantType;
+use crate::row_parts::RowPartTable;
 use crate::tensor_header::TensorEntry;
 use crate::tensor_kind::{TensorId, TensorKind};
 use crate::unknown_kind::UnknownKind;
@@ -184,7 +185,7 @@ fn may_have_outliers(number: u32) -> bool {
 }
 
 /// The tensor that a number stands for, in words.
-fn name_of(number: u32) -> String {
+pub(crate) fn name_of(number: u32) -> String {
     let layer = Some(number >> 8).filter(|layer| *layer != NO_LAYER);
     TensorKind::from_id(number & 0xFF).map_or_else(
         || UnknownKind { layer, kind_id: number & 0xFF, name: None }.to_string(),
@@ -215,6 +216,16 @@ impl OutlierTable {
             (bytes, last) = (rest, Some(number));
         }
         Ok(table)
+    }
+
+    /// Checks that no matrix in parts has outliers: whose rows would they be, the matrix's or the part's? (SPEC.md section 5.2)
+    pub(crate) fn check_whole(&self, parts: &RowPartTable) -> Result<(), Damage> {
+        match self.records.iter().find(|(number, _)| parts.has_record(**number)) {
+            Some((number, (at, _))) => {
+                Err(Damage::new("section OUTL", *at, "a matrix that is not in parts", name_of(*number)))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The outliers of a tensor of this type and shape, if it has any.
@@ -283,6 +294,7 @@ impl OutlierTable {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+    use crate::row_parts::RowParts;
 
     fn outliers() -> Outliers {
         let mut outliers = Outliers::default();
@@ -310,6 +322,19 @@ mod tests {
         let mut twice = outliers();
         twice.append(&outliers());
         assert_eq!((twice.rows(), twice.row(3)), (6, outliers().row(0)));
+    }
+
+    #[test]
+    fn outliers_of_a_matrix_in_parts_are_refused_and_those_beside_it_are_not() {
+        let (head, up) = (TensorId::of_model(TensorKind::Head), TensorId::of_layer(0, TensorKind::FfnUp));
+        let parts = RowPartTable::parse(&RowParts::of([0, 1, 0, 0]).unwrap().to_bytes(head), 0).unwrap();
+        let mut bytes = outliers().to_bytes(up);
+        OutlierTable::parse(&bytes, 64).unwrap().check_whole(&parts).unwrap();
+        let at = 64 + bytes.len() as u64;
+        // Rows that part 0 has.
+        bytes.extend(outliers().to_bytes(head));
+        let damage = OutlierTable::parse(&bytes, 64).unwrap().check_whole(&parts).unwrap_err();
+        assert_eq!((damage.offset, damage.found.as_str()), (at, "head"));
     }
 
     #[test]

@@ -18,7 +18,6 @@ use crate::file_bytes::RawBytes;
 use crate::file_part::FilePart;
 use crate::reader::{QsfFile, layer_place};
 use crate::tensor_header::TensorEntry;
-use crate::tensor_kind::TensorKind;
 
 /// The chunks of a part of a file, and the tensors in the raw bytes that these decompress to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,22 +111,13 @@ impl QsfFile {
             let found = format!("{} x {}", info.rows, info.cols);
             Damage::new(&place, self.header().embedding_offset, "a size that memory can address", found)
         })?;
+        let tensor = TensorEntry::of_embedding(&info, 0..bytes);
         let chunks = if self.is_plain() {
             // Its bounds were checked with its header.
             let start = (self.header().embedding_offset + crate::alignment::TENSOR_HEADER_BYTES) as usize;
             self.pieces(start..start + bytes, &place, None)?
         } else {
             info.chunks
-        };
-        let tensor = TensorEntry {
-            kind: Some(TensorKind::TokenEmbedding),
-            kind_id: TensorKind::TokenEmbedding.id(),
-            optional: false,
-            rows: info.rows,
-            cols: info.cols,
-            quant: info.quant,
-            layout: info.layout,
-            data: 0..bytes,
         };
         Ok(Outline { place, chunks, tensors: vec![tensor] })
     }

@@ -1,7 +1,11 @@
-//! The blocks that docs/format-examples.md decodes by hand: what stands there is what the decoder gives.
+//! The blocks that docs/format-examples.md decodes by hand, and its records: what stands there is what decoder and writer give.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use crate::{BlockSize, CodeTables, QuantType, decode_panel_row, decode_row};
+use crate::tensor_header::tensor_header_bytes;
+use crate::{
+    BlockSize, CodeTables, Layout, Outliers, QuantType, RowParts, TensorId, TensorKind, decode_panel_row,
+    decode_row,
+};
 
 const PAGE: &str = include_str!("../../docs/format-examples.md");
 
@@ -106,4 +110,30 @@ fn the_examples_of_the_documentation_decode_to_the_values_that_stand_there() {
         (QuantType::N3, true),
     ];
     assert_eq!(seen, expected);
+}
+
+/// The lines of bytes below a heading, each of them.
+fn bytes_below(heading: &str) -> Vec<Vec<u8>> {
+    let section = PAGE.split(&format!("\n## {heading}\n")).nth(1).unwrap().split("\n## ").next().unwrap();
+    let lines = section.lines().filter(|line| line.starts_with("    "));
+    let bytes =
+        |line: &str| line.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    lines.map(bytes).collect()
+}
+
+#[test]
+fn the_records_of_the_documentation_are_those_that_a_writer_makes() {
+    let mut outliers = Outliers::default();
+    outliers.push_row(&[(7, -300.0)]);
+    let id = TensorId::of_layer(2, TensorKind::FfnUp);
+    assert_eq!(bytes_below("A record of OUTL"), [outliers.to_bytes(id)]);
+
+    let parts = RowParts::of([0, 2, 1, 0, 0, 1]).unwrap();
+    let types = [QuantType::Q4, QuantType::Q8, QuantType::F16];
+    let headers = types.iter().enumerate().map(|(part, quant)| {
+        let rows = parts.rows_of(part) as u32;
+        tensor_header_bytes(TensorKind::Head, part as u8, rows, 64, *quant, Layout::Rows).to_vec()
+    });
+    let record = parts.to_bytes(TensorId::of_model(TensorKind::Head));
+    assert_eq!(bytes_below("A record of PART"), headers.chain([record]).collect::<Vec<_>>());
 }

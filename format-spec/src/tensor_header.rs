@@ -12,6 +12,8 @@ use crate::block_size::BlockSize;
 use crate::error::{Origin, Unread};
 use crate::layout::Layout;
 use crate::quant_type::QuantType;
+use crate::reader::EmbeddingInfo;
+use crate::row_parts::MOST_PARTS;
 use crate::tensor_kind::TensorKind;
 
 const LAYER_DEFAULT: u8 = 0xFF;
@@ -35,6 +37,8 @@ pub struct TensorEntry {
     pub kind: Option<TensorKind>,
     /// The kind's id as stored.
     pub kind_id: u32,
+    /// The matrix whose part it is, and the number of the part, from 1 (SPEC.md section 5.2); its own kind is `None` then.
+    pub part_of: Option<(TensorKind, u8)>,
     /// Whether results are the same without it, so that a program may pass over a kind that it does not know.
     pub optional: bool,
     /// Rows; 1 for vectors.
@@ -50,22 +54,54 @@ pub struct TensorEntry {
 }
 
 impl TensorEntry {
+    /// The token embedding, whose rows are `data`. Its section has no such header.
+    pub fn of_embedding(info: &EmbeddingInfo, data: Range<usize>) -> TensorEntry {
+        let kind = TensorKind::TokenEmbedding;
+        TensorEntry {
+            kind: Some(kind),
+            kind_id: kind.id(),
+            part_of: None,
+            optional: false,
+            rows: info.rows,
+            cols: info.cols,
+            quant: info.quant,
+            layout: info.layout,
+            data,
+        }
+    }
+
+    /// Whether this version does not know what it is for.
+    pub fn is_unknown(&self) -> bool {
+        self.kind.is_none() && self.part_of.is_none()
+    }
+
+    /// What it belongs to, the number of a part left aside.
+    pub fn matrix_kind(&self) -> Option<TensorKind> {
+        self.kind.or(self.part_of.map(|(kind, _)| kind))
+    }
+
+    /// What a part of a matrix is called.
+    pub fn part_name(&self) -> Option<String> {
+        self.part_of.map(|(kind, part)| part_name(kind, part))
+    }
+
     /// Header and data in the raw bytes: what TCRC covers.
     pub fn with_header(&self) -> Range<usize> {
         self.data.start - TENSOR_HEADER_BYTES as usize..self.data.end
     }
 }
 
-/// The 16 header bytes of a tensor of explicit type.
+/// The 16 header bytes of a tensor of explicit type, or, from 1 on, of a part of one.
 pub fn tensor_header_bytes(
     kind: TensorKind,
+    part: u8,
     rows: u32,
     cols: u32,
     quant: QuantType,
     layout: Layout,
 ) -> [u8; 16] {
     let raw = RawTensorHeader {
-        kind: kind.id().into(),
+        kind: part_id(kind, part).into(),
         rows: rows.into(),
         cols: cols.into(),
         quant: quant.id(),
@@ -73,6 +109,22 @@ pub fn tensor_header_bytes(
         flags: 0.into(),
     };
     zerocopy::transmute!(raw)
+}
+
+/// What part `part`, from 1 on, of a matrix of `kind` is called.
+pub fn part_name(kind: TensorKind, part: u8) -> String {
+    format!("{kind}.{part}")
+}
+
+/// The kind's id that part `part` of a matrix of `kind` has.
+pub(crate) fn part_id(kind: TensorKind, part: u8) -> u32 {
+    u32::from(part) << 8 | kind.id()
+}
+
+/// The matrix and the number of its part that a kind's id stands for.
+fn part_of_id(id: u32) -> Option<(TensorKind, u8)> {
+    let part = u8::try_from(id >> 8).ok().filter(|part| (1..MOST_PARTS).contains(&usize::from(*part)))?;
+    TensorKind::from_id(id & 0xFF).filter(|kind| kind.may_have_parts()).map(|kind| (kind, part))
 }
 
 /// How many tensors a walk expects.
@@ -199,7 +251,8 @@ fn parse_tensor(
             )
         })?;
     let data = data_start..data_start + bytes as usize;
-    Ok(TensorEntry { kind, kind_id, optional, rows, cols, quant, layout, data })
+    let part_of = part_of_id(kind_id);
+    Ok(TensorEntry { kind, kind_id, part_of, optional, rows, cols, quant, layout, data })
 }
 
 #[cfg(test)]
@@ -215,7 +268,8 @@ mod tests {
         let mut raw = vec![0];
         for kind in kinds {
             raw.resize(next_tensor_header(raw.len() as u64).unwrap() as usize, 0);
-            let mut header = tensor_header_bytes(TensorKind::FinalNorm, 1, 1, QuantType::F32, Layout::Rows);
+            let mut header =
+                tensor_header_bytes(TensorKind::FinalNorm, 0, 1, 1, QuantType::F32, Layout::Rows);
             header[..4].copy_from_slice(&kind.to_le_bytes());
             header[14] = OPTIONAL;
             raw.extend_from_slice(&header);
@@ -245,7 +299,7 @@ mod tests {
     fn a_layout_that_is_not_known_or_not_of_the_type_is_refused_at_its_byte() {
         let section = |quant: QuantType, layout: u8| {
             let mut raw = vec![0; 48];
-            let mut header = tensor_header_bytes(TensorKind::Head, 17, 40, quant, Layout::Rows);
+            let mut header = tensor_header_bytes(TensorKind::Head, 0, 17, 40, quant, Layout::Rows);
             header[13] = layout;
             raw.extend_from_slice(&header);
             let bytes = quant.tensor_bytes(BlockSize::B64, 17, 40).unwrap();

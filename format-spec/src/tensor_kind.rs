@@ -318,6 +318,14 @@ impl TensorKind {
     }
 }
 
+impl TensorKind {
+    /// Whether rows of such a matrix may be in parts of several types (SPEC.md section 5.2).
+    pub const fn may_have_parts(self) -> bool {
+        use TensorKind::*;
+        matches!(self, ExpertGate | ExpertUp | ExpertDown | Head | TokenEmbedding)
+    }
+}
+
 impl fmt::Display for TensorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())

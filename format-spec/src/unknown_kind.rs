@@ -33,13 +33,41 @@ impl fmt::Display for UnknownKind {
 
 impl UnknownKind {
     /// Those among the tensors of a layer or of the final section, in file order. META lists a tensor of unknown kind under
-    /// its name, so the i-th name that is not known belongs to the i-th of them.
+    /// its name, so the i-th name that is not known belongs to the i-th of them. Names of parts are known (SPEC.md section 8).
     pub fn among(layer: Option<u32>, tensors: &[TensorEntry], meta: Option<&Meta>) -> Vec<UnknownKind> {
-        let is_known = |name: &str| TensorKind::ALL.iter().any(|kind| kind.name() == name);
         let records = meta.map_or(&[][..], |meta| &meta.tensors);
         let mut names =
-            records.iter().filter(|r| r.layer == layer && !is_known(&r.kind)).map(|r| r.kind.clone());
-        let unknown = tensors.iter().filter(|tensor| tensor.kind.is_none());
+            records.iter().filter(|r| r.layer == layer && !is_known_name(&r.kind)).map(|r| r.kind.clone());
+        let unknown = tensors.iter().filter(|tensor| tensor.is_unknown());
         unknown.map(|tensor| UnknownKind { layer, kind_id: tensor.kind_id, name: names.next() }).collect()
+    }
+}
+
+/// Whether this version knows what is called so: a kind, or a part of one that may have parts.
+fn is_known_name(name: &str) -> bool {
+    let of = |name: &str| TensorKind::ALL.iter().find(|kind| kind.name() == name);
+    match name.rsplit_once('.') {
+        Some((kind, "1" | "2" | "3")) => of(kind).is_some_and(|kind| kind.may_have_parts()),
+        _ => of(name).is_some(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor_header::part_name;
+
+    #[test]
+    fn names_of_parts_are_known_where_there_may_be_such_and_nowhere_else() {
+        for kind in TensorKind::ALL {
+            assert!(is_known_name(kind.name()));
+            for part in 0..6 {
+                let is_part = kind.may_have_parts() && (1..4).contains(&part);
+                assert_eq!(is_known_name(&part_name(*kind, part)), is_part, "{kind}.{part}");
+            }
+        }
+        for name in ["new", "new.1", "head.", "head.1.1", "head.01", ".1", ""] {
+            assert!(!is_known_name(name), "{name}");
+        }
     }
 }

@@ -8,6 +8,7 @@ use crate::error::{Damage, FormatError, Unread};
 use crate::model_config::{ModelConfig, PositionConfig};
 use crate::outliers::OutlierTable;
 use crate::reader::{QsfFile, TensorGroup, layer_place};
+use crate::tensor_header::TensorEntry;
 use crate::tensor_kind::{TensorId, TensorKind};
 
 /// What a verification covered.
@@ -60,6 +61,7 @@ fn check_parts(file: &QsfFile) -> Result<(Verification, bool), Unread> {
     }
     let at = |tag| file.section(tag).map_or(0, |s| s.offset);
     let mut outliers = file.read_outliers()?;
+    let mut row_parts = file.read_row_parts()?;
     let stored = file.checked_section(SectionTag::TENSOR_CRCS)?;
     let mut crcs = TensorCrcs { stored, at: at(SectionTag::TENSOR_CRCS), next: 0 };
     for layer in 0..file.layers().len() {
@@ -67,6 +69,7 @@ fn check_parts(file: &QsfFile) -> Result<(Verification, bool), Unread> {
         let entry = &file.layers()[layer];
         crcs.check(&group, &found, entry.offset, &layer_place(layer))?;
         take_outliers(&mut outliers, Some(layer as u32), &group)?;
+        row_parts.take(Some(layer as u32), &group.tensors.iter().collect::<Vec<_>>())?;
         report.tensors += group.tensors.len();
         report.layers += 1;
         file.bytes().release(entry.offset, entry.offset + entry.stored_bytes);
@@ -86,6 +89,9 @@ fn check_parts(file: &QsfFile) -> Result<(Verification, bool), Unread> {
     let id = TensorId::of_model(TensorKind::TokenEmbedding);
     outliers.take(id, embedding.quant, embedding.rows, embedding.cols)?;
     outliers.check_all_taken()?;
+    let embedding = TensorEntry::of_embedding(&embedding, 0..0);
+    row_parts.take(None, &last.tensors.iter().chain([&embedding]).collect::<Vec<_>>())?;
+    row_parts.check_all_taken()?;
     report.tensors += 1;
     for tag in [SectionTag::TOKENIZER, SectionTag::CHAT_TEMPLATE, SectionTag::EVALUATION] {
         file.read_section(tag)?;

@@ -112,8 +112,8 @@ pub fn list_tensors(file: &QsfFile, meta: Option<&Meta>) -> Result<Vec<TensorLin
         let mut unknown = UnknownKind::among(layer, &group.tensors, meta).into_iter();
         for t in &group.tensors {
             let apart = outliers.take_of_entry(layer, t).map_err(|damage| damage.in_file(file.path()))?;
-            let kind = match t.kind {
-                Some(kind) => kind.name().into(),
+            let kind = match t.kind.map(|kind| kind.name().to_owned()).or_else(|| t.part_name()) {
+                Some(name) => name,
                 None => unknown.next().and_then(|kind| kind.name).unwrap_or_else(|| kind_number(t.kind_id)),
             };
             lines.push(TensorLine {
@@ -121,7 +121,7 @@ pub fn list_tensors(file: &QsfFile, meta: Option<&Meta>) -> Result<Vec<TensorLin
                 layer,
                 kind,
                 kind_id: t.kind_id,
-                known: t.kind.is_some(),
+                known: !t.is_unknown(),
                 quant: t.quant.name(),
                 layout: t.layout,
                 rows: t.rows,

@@ -17,7 +17,7 @@ use crate::huge_pages::HugePages;
 use crate::linear::Narrow;
 use crate::on_disk::{EmbeddingRows, StreamedMatrix};
 use crate::source::WeightSource;
-use crate::tensor::{StoredType, Tensor};
+use crate::tensor::Tensor;
 
 pub use mixer::{AttentionWeights, LatentWeights, Mixer, RecurrentWeights, Selection};
 
@@ -231,13 +231,15 @@ impl Weight {
         }
     }
 
-    /// The type in reports.
+    /// The type in reports; types of parts one behind the other.
     pub fn type_name(&self) -> String {
         match self {
-            Weight::Resident(tensor) => tensor.stored_type(),
-            Weight::Streamed(matrix) => StoredType::Native(matrix.form().quant),
+            Weight::Resident(tensor) => {
+                let types = tensor.stored_parts().iter().map(|part| part.stored_type().to_string());
+                types.collect::<Vec<_>>().join("/")
+            }
+            Weight::Streamed(matrix) => matrix.form().quant.to_string(),
         }
-        .to_string()
     }
 
     /// The matrix, where it is in memory.
@@ -313,7 +315,8 @@ impl Model {
     /// From now on, weights that are used where their file is mapped get into large pages while tokens are decoded.
     pub fn use_huge_pages(&mut self) {
         let resident = self.linears().filter_map(|linear| linear.weight.resident());
-        let places = resident.filter_map(|tensor| tensor.native()?.mapped()).collect();
+        let parts = resident.flat_map(Tensor::stored_parts);
+        let places = parts.filter_map(|tensor| tensor.native()?.mapped()).collect();
         self.huge_pages = HugePages::new(places);
     }
 

@@ -118,10 +118,25 @@ def outliers():
     return spec
 
 
+def outlier_kinds():
+    """Outliers of every kind that may have some, each of one row. No model has all of these."""
+    spec, make = simple(40), Maker(41, 32)
+    of_layer = (*range(7), *range(23, 30), *range(40, 45), *range(53, 60), 133, 134, 143, 144, 146)
+    row = lambda kind, layer: make.tensor(kind, 1, 34, 3, layer=layer)
+    spec["layers"] = [dict(tensors=[row(kind, 0) for kind in of_layer])]
+    spec["final"] = [row(kind, None) for kind in (66, 72, 73, 75, 76)] + spec["final"]
+    spec["positions"] = [row(68, None)]
+    no_layer = (1 << 24) - 1 << 8
+    tensors = [(t.kind, t) for t in spec["layers"][0]["tensors"]]
+    tensors += sorted((no_layer | t.kind, t) for t in [*spec["final"][:-1], *spec["positions"], spec["embedding"]])
+    spec["OUTL"] = b"".join(outlier_record(number, t, {0: [(i % 34, 0.5 + i)]}) for i, (number, t) in enumerate(tensors))
+    return spec
+
+
 def unused():
-    """Parts that nothing needs: tables of other types, an OUTL without records, unknown sections; no TCRC, no error measures."""
+    """Parts that nothing needs: tables of other types, an OUTL and a PART without records, unknown sections; no TCRC, no error measures."""
     sections = [(b"XTRA", b"not for this version", 3), (b"\xff\0 z", b"", 0), (b"EVAL", b'{"ppl": 1.5}', 0)]
-    return simple(12, 16, tables=tables(*range(16, 23)), OUTL=b"", sections=sections, no_tcrc=True)
+    return simple(12, 16, tables=tables(*range(16, 23)), OUTL=b"", PART=b"", sections=sections, no_tcrc=True)
 
 
 def kinds(flags):
@@ -206,7 +221,7 @@ def cases():
             yield f"{name}-{words}", f"Type {name} in {words}", True, simple(1000 + 10 * t + layout, t, layout)
     for n in (64, 128, 256):
         yield f"blocks-{n}", f"Types 0 to 4 and 9 in blocks of {n}, in panels", True, blocks(n)
-    for name, runs, make in (("chunks", False, chunks), ("gpt2", True, gpt2), ("outliers", True, outliers), ("unused", True, unused),
+    for name, runs, make in (("chunks", False, chunks), ("gpt2", True, gpt2), ("outliers", True, outliers), ("outlier-kinds", False, outlier_kinds), ("unused", True, unused),
                              ("default-type", True, default_type), ("experts", True, experts), ("sections", True, sections),
                              ("empty-layer", False, empty_layer), ("minimal", True, minimal)):
         yield name, " ".join(make.__doc__.split()), runs, make()

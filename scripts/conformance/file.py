@@ -216,6 +216,8 @@ def build(spec, names, **edit):
             add(b"GRID", do("GRID", spec["tables"]))
         if "OUTL" in spec:
             add(b"OUTL", do("OUTL", spec["OUTL"]), flags=1)
+        if "PART" in spec:
+            add(b"PART", do("PART", spec["PART"]), flags=1)
         add(b"ECHK", do("ECHK", echk))
         if not spec.get("no_tcrc"):
             add(b"TCRC", do("TCRC", b"".join(struct.pack("<I", c) for c in crcs)))

@@ -16,6 +16,7 @@ import sys
 import zlib
 
 import accepted
+import parts
 import refused
 from blocks import TYPES
 from file import build
@@ -29,9 +30,9 @@ MOST_FLOATS = 4000  # of a tensor with more only the CRC is stored
 def kind_names():
     """The table of section 5."""
     with open(os.path.join(ROOT, "format-spec", "SPEC.md")) as f:
-        rows = re.findall(r"^\| (\d+) \| `(\w+)` \| .* x ", f.read(), re.M)
-    names = {int(kind): name for kind, name in rows}
-    names.update({14: "q_norm", 15: "k_norm"})
+        section = f.read().split("\n## 5 ")[1].split("\n### ")[0]
+    names = {int(kind): name for kind, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", section, re.M)}
+    names.update({256 * p + kind: f"{names[kind]}.{p}" for kind in (24, 25, 26, 66, 69) for p in (1, 2, 3)})
     return lambda kind: names.get(kind) or UNKNOWN.get(kind, f"new_{kind}")
 
 
@@ -46,7 +47,7 @@ def describe(name, about, runs, spec, names):
     """(entry of accepted.json, bytes of the .f32 file)."""
     floats, rows = bytearray(), []
     for t in tensors_of(spec):
-        data = struct.pack(f"<{len(t.values)}f", *t.values)
+        data = floats_of(t)
         row = dict(layer=t.layer, kind=t.kind, name=names(t.kind), rows=t.rows, cols=t.cols, type=TYPES[t.t], layout=t.layout,
                    values_crc32=f"{zlib.crc32(data):08x}")
         if t.flags:
@@ -55,7 +56,15 @@ def describe(name, about, runs, spec, names):
             row["values_at"] = len(floats)
             floats += data
         rows.append(row)
-    return dict(name=name, about=about, runs=runs, tensors=rows), bytes(floats)
+    entry = dict(name=name, about=about, runs=runs, tensors=rows)
+    if "matrices" in spec:
+        entry["matrices"] = [dict(layer=x.layer, kind=x.kind, name=names(x.kind), rows=x.rows, cols=x.cols, parts=len(x.tensors),
+                                  values_crc32=f"{zlib.crc32(floats_of(x)):08x}") for x in spec["matrices"]]
+    return entry, bytes(floats)
+
+
+def floats_of(matrix):
+    return struct.pack(f"<{len(matrix.values)}f", *matrix.values)
 
 
 def has_floats(name, kind):
@@ -87,7 +96,7 @@ def lines(items):
 def make():
     """name -> bytes of every file, and name -> bytes of every refused one."""
     names, files, listing, specs, bad = kind_names(), {}, [], {}, {}
-    for name, about, runs, spec in accepted.cases():
+    for name, about, runs, spec in (*accepted.cases(), *parts.accepted()):
         specs[name] = spec
         files[f"{name}.qsf"] = build(spec, names)
         entry, floats = describe(name, about, runs, spec, names)
@@ -96,7 +105,7 @@ def make():
             files[f"{name}.f32"] = floats
     files["accepted.json"] = lines(listing)
     listing = []
-    for name, base, why, section, when, edits in refused.cases():
+    for name, base, why, section, when, edits in (*refused.cases(), *parts.refused()):
         good, data = files[f"{base}.qsf"], build(specs[base], names, **edits)
         assert data != good and name not in bad, name
         bad[name] = data

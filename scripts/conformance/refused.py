@@ -189,8 +189,6 @@ def run_cases():
         raw0=lambda d: struct.pack_into("<I", d, HEADER, 900) or at(HEADER + 14, "H", 1)(d))
     yield "kind-shape", Q4, "attn_q is 1 x 128 instead of 2 x 34", "MODEL.md 2", "run", dict(raw0=at(HEADER + 4, "II", 1, 128))
     yield "kind-unused", Q4, "A known kind that the model does not use", "MODEL.md 2", "run", dict(raw0=at(HEADER, "I", 27))
-    yield "expert-panels", "experts", "Experts of 8 rows in panels", "6.1", "run", dict(META=model(
-        experts={"count": 4, "used": 1, "ffn": 8, "normalize_weights": True, "dense_layers": [0]}))
 
 
 def cases():

@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.join(HERE, ".."))
 from qsf_file import Reader  # noqa: E402
 from qsf_lint import kind_faults  # noqa: E402
 from qsf_meta import TYPES, Damage  # noqa: E402
+from qsf_parts import join  # noqa: E402
 
 
 def load(name):
@@ -27,7 +28,7 @@ def load(name):
 
 def faults_of(r):
     """What keeps a program from running a file, after all checks."""
-    faults = list(kind_faults(r.model, [(t, r.name(t)) for t in r.verify()]))
+    faults = list(kind_faults(r, [(t, r.name(t)) for t in r.verify()]))
     return faults + ([] if r.runnable else ["a plain file that cannot be run"])
 
 
@@ -47,6 +48,12 @@ def try_accepted(case):
             yield f"{r.name(t)}: other values"
         if "values_at" in want and data != floats[want["values_at"]:want["values_at"] + len(data)]:
             yield f"{r.name(t)}: values are not those of the .f32 file"
+    for want in case.get("matrices", []):
+        whole = join(r.parts, [t for t in found if t.layer == want["layer"]], r.values)[want["kind"]]
+        if whole.shape != (want["rows"], want["cols"]) or f"{zlib.crc32(np.ascontiguousarray(whole).tobytes()):08x}" != want["values_crc32"]:
+            yield f"{want['name']}: other values once its parts are one"
+    if len(r.parts) != len(case.get("matrices", [])):
+        yield f"{len(r.parts)} matrices in parts"
     faults = faults_of(r)
     if bool(faults) == case["runs"]:
         yield f"runs: {case['runs']}, faults: {faults}"

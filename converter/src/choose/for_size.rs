@@ -103,6 +103,8 @@ impl SizeRequest<'_> {
             outliers: options.outliers,
             wanted: &free,
             types: &|planned| offer.types(planned),
+            // Clusters reorder the rows of a head in one type.
+            finer: container == Container::Qsf && options.clusters.is_none() && !session.tokens.is_empty(),
             cpu: session.cpu,
         };
         let survey = survey(&surveyor, stats, records, &session)?;

@@ -11,6 +11,7 @@ use qsf_runtime::cpu::Cpu;
 use qsf_runtime::source::{Replaced, Tensor};
 use serde::{Deserialize, Serialize};
 
+use super::finer::finer_forms;
 use super::sample::Sample;
 use super::survey_work::SurveyWork;
 use super::types::form_of;
@@ -75,6 +76,8 @@ pub(crate) struct Surveyor<'a> {
     pub wanted: &'a dyn Fn(&PlannedTensor) -> bool,
     /// In which types.
     pub types: &'a dyn Fn(&PlannedTensor) -> Vec<TensorType>,
+    /// Whether rows of embedding and head may be in several types.
+    pub finer: bool,
     pub cpu: &'a Cpu,
 }
 
@@ -118,18 +121,17 @@ impl Surveyor<'_> {
             let (id, is_fitted) = (planned.info.id, self.is_fitted(planned.info.id));
             let fit = if is_fitted { fits.of(id, None)? } else { Fit::default() };
             let (mut options, mut best) = (Vec::new(), 0.0f64);
-            for quant in (self.types)(planned) {
-                let stored = encoder
-                    .encode(&PlannedTensor { quant, ..planned.clone() }, std::slice::from_ref(&fit))?;
+            for form in self.forms_of_end(planned) {
+                let stored = encoder.encode(&planned.stored_as(form), std::slice::from_ref(&fit))?;
                 work.done(work.end(planned, is_fitted));
-                best = best.max(stored.record.cosine_or_zero());
-                if stored.encoded.quant != quant || !self.is_allowed(stored.record.cosine_or_zero()) {
+                best = best.max(stored.cosine_or_zero());
+                if !stored.is_of(form) || !self.is_allowed(stored.cosine_or_zero()) {
                     continue;
                 }
                 let mut replaced = Replaced::new(encoder.source);
                 replaced.replace(id, encoder.as_read(&stored)?)?;
                 let damage = within_bounds(probe.divergence_of_ends(&replaced)?);
-                options.push((form_of(planned, quant), damage));
+                options.push((form, damage));
             }
             if options.is_empty() {
                 self.check_reached(id, best)?;
@@ -142,14 +144,29 @@ impl Surveyor<'_> {
 
     /// The work that measuring the matrices of a layer, or embedding and head, is.
     pub(super) fn work_of(&self, work: &SurveyWork<'_>, layer: Option<u32>) -> u64 {
-        let of = |planned: &PlannedTensor| {
-            let types = (self.types)(planned).len();
-            match layer {
-                Some(layer) => work.matrix(layer, planned, types),
-                None => types as u64 * work.end(planned, self.is_fitted(planned.info.id)),
+        let of = |planned: &PlannedTensor| match layer {
+            Some(layer) => work.matrix(layer, planned, (self.types)(planned).len()),
+            None => {
+                let forms = self.forms_of_end(planned).len() as u64;
+                forms * work.end(planned, self.is_fitted(planned.info.id))
             }
         };
         self.wanted_of(layer).map(of).sum::<u64>() + layer.map_or(0, |layer| work.run_from(layer))
+    }
+
+    /// How embedding or head may be stored.
+    fn forms_of_end(&self, planned: &PlannedTensor) -> Vec<StoredForm> {
+        let types = (self.types)(planned);
+        let form = |quant: &TensorType| match *quant == planned.quant {
+            // Of a plan that is measured as it is.
+            true => planned.form(),
+            false => form_of(planned, *quant),
+        };
+        let mut forms: Vec<StoredForm> = types.iter().map(form).collect();
+        if self.finer {
+            forms.extend(finer_forms(planned, &types));
+        }
+        forms
     }
 
     /// Whether a matrix outside of layers multiplies something: an embedding that is not the head, too, does not.
@@ -229,7 +246,7 @@ impl Matrix<'_> {
 
     /// Whether few enough weights of the sample have enough of its energy. Spares most matrices the quantizing.
     fn may_gain(&self) -> Result<bool> {
-        let most = StoredForm { quant: PROBE.into(), outliers: SHARES[SHARES.len() - 1] };
+        let most = StoredForm { outliers: SHARES[SHARES.len() - 1], ..PROBE.into() };
         let found = self.sample.saliency(most.outliers_in(self.tensor.cols()))?;
         Ok(found.is_some_and(|saliency| saliency.chosen >= LEAST_ENERGY * saliency.all))
     }
@@ -246,7 +263,7 @@ impl Matrix<'_> {
         };
         let known = |quant: QuantType| options.iter().find(|(form, _)| *form == quant.into()).copied();
         let (Some(below), Some(above)) = (known(QuantType::N3), known(QuantType::N4)) else { return Ok(()) };
-        let trial = StoredForm { quant: QuantType::N3.into(), outliers: SHARES[SHARES.len() - 1] };
+        let trial = StoredForm { outliers: SHARES[SHARES.len() - 1], ..QuantType::N3.into() };
         let Some(tried) = damage(trial)? else { return Ok(()) };
         // Damage falls by about the same factor with each bit.
         let part = (bytes(trial) - bytes(below.0)) / (bytes(above.0) - bytes(below.0));
@@ -257,7 +274,7 @@ impl Matrix<'_> {
         let possible = WITH_OUTLIERS.into_iter().filter(|quant| known(*quant).is_some()).collect::<Vec<_>>();
         for quant in possible {
             for outliers in SHARES {
-                let form = StoredForm { quant: quant.into(), outliers };
+                let form = StoredForm { outliers, ..quant.into() };
                 let found = if form == trial { Some(tried) } else { damage(form)? };
                 options.extend(found.map(|damage| (form, damage)));
             }
@@ -268,7 +285,7 @@ impl Matrix<'_> {
 
 /// The tensor as it is probed.
 fn as_probe(planned: &PlannedTensor) -> PlannedTensor {
-    PlannedTensor { quant: PROBE.into(), outliers: OutlierShare::NONE, ..planned.clone() }
+    planned.stored_as(PROBE.into())
 }
 
 /// A damage that can be added up: not NaN, which `max` alone would make the least of all.

@@ -117,9 +117,7 @@ impl Refinement<'_> {
                 let multiplies = tied || id.kind != TensorKind::TokenEmbedding;
                 let fits = if multiplies { fits.all(source.config(), id)? } else { vec![Fit::default()] };
                 for form in self.forms(planned) {
-                    let StoredForm { quant, outliers } = form;
-                    let stored =
-                        encoder.encode(&PlannedTensor { quant, outliers, ..planned.clone() }, &fits)?;
+                    let stored = encoder.encode(&planned.stored_as(form), &fits)?;
                     variants.tensors.insert((id, form), encoder.as_read(&stored)?);
                 }
             }

@@ -5,7 +5,7 @@ use qsf_runtime::ggml::GgmlType;
 use qsf_runtime::grouped::GroupType;
 
 use crate::options::ConvertOptions;
-use crate::plan::{Candidate, Container, Plan, PlannedTensor, StoredForm, TensorType};
+use crate::plan::{Candidate, Container, FinerRows, Plan, PlannedTensor, StoredForm, TensorType};
 
 /// Types of QSF files that a matrix may get, smallest first.
 const OF_QSF: [QuantType; 7] =
@@ -145,5 +145,5 @@ pub(super) fn joined(
 
 /// `quant` with the outliers that the plan has for the tensor.
 pub(super) fn form_of(planned: &PlannedTensor, quant: TensorType) -> StoredForm {
-    StoredForm { quant, ..planned.form() }
+    StoredForm { quant, finer: FinerRows::NONE, ..planned.form() }
 }

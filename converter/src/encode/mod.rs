@@ -11,6 +11,7 @@
 //! | `stored_tensor` | a tensor that is ready to be written |
 //! | `cache` | what an earlier run has encoded |
 //! | `tensor` | a tensor as it is planned |
+//! | `parts` | a matrix whose rows are in several types |
 //! | `runs` | a tensor too large for memory, some rows at a time |
 
 mod along_rows;
@@ -18,6 +19,7 @@ mod cache;
 mod encoder;
 mod fit;
 mod outliers;
+mod parts;
 mod rows;
 mod runs;
 mod stored_tensor;
@@ -27,6 +29,7 @@ pub(crate) use cache::{NoCache, TensorCache, TensorRun};
 pub(crate) use encoder::{BlockForm, Encoder};
 pub(crate) use fit::Fit;
 pub(crate) use outliers::{OutlierSet, Saliency, add_outliers};
+pub(crate) use parts::{StoredPart, StoredParts};
 pub(crate) use rows::EncodedRows;
 pub(crate) use runs::TensorRuns;
 pub(crate) use stored_tensor::{StoredTensor, TensorBlocks};

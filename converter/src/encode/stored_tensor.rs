@@ -5,8 +5,9 @@ use std::sync::Arc;
 use qsf_format::{BlockSize, CodeTables, EncodedTensor, Layout, Outliers, TensorId, TensorKind};
 use qsf_runtime::source::Tensor;
 
+use super::parts::StoredParts;
 use crate::error::{ConvertError, Result};
-use crate::plan::{TensorReport, TensorType};
+use crate::plan::{StoredForm, TensorReport, TensorType};
 
 /// The stored values of a tensor.
 #[derive(Debug, Clone)]
@@ -23,7 +24,7 @@ impl TensorBlocks {
     /// As a QSF file has them; `None` for a type that it cannot have.
     pub fn for_qsf(self) -> Option<EncodedTensor> {
         let TensorBlocks { kind, rows, cols, quant, layout, data } = self;
-        Some(EncodedTensor { kind, rows, cols, quant: quant.qsf()?, layout, data })
+        Some(EncodedTensor { kind, part: 0, rows, cols, quant: quant.qsf()?, layout, data })
     }
 
     /// The tensor in memory, or some rows of it, with these weights apart, as a reader of the file will have it.
@@ -64,6 +65,8 @@ pub(crate) struct StoredTensor {
     pub encoded: TensorBlocks,
     /// What is stored apart from the blocks: no rows where nothing is.
     pub outliers: Outliers,
+    /// Its parts from the second on, where its rows are in several types: all else here is of the first.
+    pub split: Option<StoredParts>,
     pub record: TensorReport,
 }
 
@@ -73,6 +76,33 @@ impl StoredTensor {
     /// # Errors
     /// When it is from a journal and has not the bytes of its shape.
     pub fn tensor(&self, block: BlockSize, tables: &Arc<CodeTables>) -> Result<Tensor> {
-        self.encoded.tensor(self.id, &self.outliers, block, tables)
+        let first = self.encoded.tensor(self.id, &self.outliers, block, tables)?;
+        let Some(split) = &self.split else { return Ok(first) };
+        let none = Outliers::default();
+        let others = split.others.iter().map(|part| part.encoded.tensor(self.id, &none, block, tables));
+        let parts = std::iter::once(Ok(first)).chain(others).collect::<Result<Vec<Tensor>>>()?;
+        let rows = &split.rows;
+        let fits = parts.len() == rows.parts()
+            && parts.iter().enumerate().all(|(i, part)| part.rows() == rows.rows_of(i));
+        match fits {
+            true => Ok(Tensor::of_parts(parts, rows.clone())),
+            false => Err(ConvertError::BrokenJournal { what: self.id.to_string() }),
+        }
+    }
+
+    /// Whether it is stored as was asked for, and no part in a larger type.
+    pub fn is_of(&self, form: StoredForm) -> bool {
+        let finer = form.finer.types().map(|(quant, _)| TensorType::from(quant));
+        std::iter::once(form.quant).chain(finer).eq(self.records().map(|record| record.quant))
+    }
+
+    /// What is reported of it, of each part for itself.
+    pub fn records(&self) -> impl Iterator<Item = &TensorReport> {
+        std::iter::once(&self.record).chain(self.split.iter().flat_map(StoredParts::records))
+    }
+
+    /// The least cosine of its parts; 0 where there is none.
+    pub fn cosine_or_zero(&self) -> f64 {
+        self.records().map(TensorReport::cosine_or_zero).fold(f64::INFINITY, f64::min)
     }
 }

@@ -12,6 +12,7 @@ use super::cache::{NoCache, TensorCache, TensorRun};
 use super::encoder::{BlockForm, Encoder, VALUES_PER_TASK};
 use super::fit::Fit;
 use super::outliers::OutlierSet;
+use super::parts::TokenOrder;
 use super::rows::EncodedRows;
 use super::stored_tensor::{StoredTensor, TensorBlocks};
 use crate::error::{ConvertError, Result};
@@ -34,6 +35,8 @@ pub(crate) struct TensorEncoder<'a> {
     pub min_cosine: Option<f64>,
     /// Whether types were chosen for a size, so that none may become larger.
     pub sized: bool,
+    /// Which tokens rows of embedding and head are for, the most frequent first.
+    pub token_order: TokenOrder,
 }
 
 impl<'a> TensorEncoder<'a> {
@@ -57,6 +60,7 @@ impl<'a> TensorEncoder<'a> {
             layout: options.layout,
             min_cosine: options.min_cosine,
             sized: options.size_limit.is_some(),
+            token_order: TokenOrder::of(session.tokens, source.config().vocab as usize),
         }
     }
 
@@ -177,10 +181,10 @@ impl<'a> TensorEncoder<'a> {
     ) -> Result<StoredTensor> {
         let mut stored = self.encode_in_runs(planned, fits, cache)?;
         let Some(wanted) = self.cosine_wanted(planned) else { return Ok(stored) };
-        if self.sized && stored.record.cosine_or_zero() < wanted {
+        if self.sized && stored.cosine_or_zero() < wanted {
             stored = self.encode_in_runs(planned, &[Fit::default()], cache)?;
         }
-        while stored.record.cosine_or_zero() < wanted {
+        while stored.cosine_or_zero() < wanted {
             let next = self.larger(planned, &stored.record, wanted)?;
             stored = self.encode_in_runs(&next, fits, cache)?;
             stored.record.promoted_from = Some(planned.quant);
@@ -197,6 +201,12 @@ impl<'a> TensorEncoder<'a> {
     ) -> Result<StoredTensor> {
         let info = &planned.info;
         let tensor = self.source.load(info.id)?;
+        if !planned.finer.is_none()
+            && let [fit] = fits
+            && let Some(stored) = self.encode_parts(planned, &tensor, fit)?
+        {
+            return Ok(stored);
+        }
         let form = self.form(planned, &tensor)?;
         let mut encoded = EncodedRows::default();
         let rows = tensor.rows() / fits.len();
@@ -217,7 +227,7 @@ impl<'a> TensorEncoder<'a> {
         let (kind, rows, cols) = (info.id.kind, record.rows, record.cols);
         let EncodedRows { data, outliers, .. } = encoded;
         let encoded = TensorBlocks { kind, rows, cols, quant: form.quant, layout: form.layout, data };
-        Ok(StoredTensor { id: info.id, encoded, outliers, record })
+        Ok(StoredTensor { id: info.id, encoded, outliers, split: None, record })
     }
 
     /// The rows that `cache` has, or those that are encoded now, which it then keeps.

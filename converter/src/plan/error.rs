@@ -27,6 +27,16 @@ pub enum PlanError {
         /// Bytes of the smallest file.
         least: u64,
     },
+    /// Rows of a matrix cannot be in such types.
+    #[error(
+        "--tensor-type {rule}: only token_embedding and head can have rows in several types, and must have more rows than these; {name} cannot"
+    )]
+    NoSuchRows {
+        /// The override.
+        rule: TypeOverride,
+        /// The tensor.
+        name: String,
+    },
     /// Only norms, biases and other vectors have such a name, and those are kept as floats.
     #[error("--tensor-type {rule}: only vectors match, and those are stored as f16, bf16 or f32")]
     OnlyVectors {

@@ -6,6 +6,7 @@
 //! | `gguf_recipe`, `gguf_recipe_tests` | `--quant` of GGUF files: what llama-quantize does |
 //! | `group_recipe` | `--quant` of directories for compressed-tensors |
 //! | `nearest` | the type that is meant by a name of another program |
+//! | `finer_rows` | rows of a matrix in several types |
 //! | `stored_form` | a type, and the share of weights that is apart |
 //! | `type_override` | `--tensor-type`: exceptions |
 //! | `planned` | every tensor with its type |
@@ -18,6 +19,7 @@
 
 mod allocate;
 mod error;
+mod finer_rows;
 mod gguf_recipe;
 #[cfg(test)]
 mod gguf_recipe_tests;
@@ -35,6 +37,7 @@ mod type_override;
 
 pub use allocate::{Choice, allocate};
 pub use error::PlanError;
+pub use finer_rows::FinerRows;
 pub use gguf_recipe::{GgufRecipe, GgufRules};
 pub use group_recipe::{GroupRecipe, GroupScheme};
 pub use ladder::next_larger;

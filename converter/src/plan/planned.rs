@@ -1,11 +1,12 @@
 //! Every tensor with the type that it is to be stored in.
 
-use qsf_format::{BlockSize, TensorId};
+use qsf_format::{BlockSize, RowParts, TensorId};
 use qsf_runtime::source::TensorInfo;
 
 use super::error::PlanError;
+use super::finer_rows::FinerRows;
 use super::gguf_recipe::{GgufRecipe, GgufRules};
-use super::recipe::{Recipe, payload_bytes};
+use super::recipe::Recipe;
 use super::stored_form::{OutlierShare, StoredForm};
 use super::tensor_report::TensorReport;
 use super::tensor_type::TensorType;
@@ -26,13 +27,26 @@ pub struct PlannedTensor {
     pub quant: TensorType,
     /// How many of its weights are stored apart, if the type has blocks.
     pub outliers: OutlierShare,
+    /// Rows that are in other types.
+    pub finer: FinerRows,
 }
 
 impl PlannedTensor {
     /// How the tensor is to be stored. Of vectors nothing is apart.
     pub fn form(&self) -> StoredForm {
         let apart = if self.info.id.kind.is_matrix() { self.outliers } else { OutlierShare::NONE };
-        StoredForm { quant: self.quant, outliers: apart }
+        StoredForm { quant: self.quant, outliers: apart, finer: self.finer }
+    }
+
+    /// Its type, and those of its other parts.
+    pub fn types(&self) -> impl Iterator<Item = TensorType> + use<> {
+        std::iter::once(self.quant).chain(self.finer.types().map(|(quant, _)| quant.into()))
+    }
+
+    /// The tensor, stored as `form`.
+    pub fn stored_as(&self, form: StoredForm) -> PlannedTensor {
+        let StoredForm { quant, outliers, finer } = form;
+        PlannedTensor { info: self.info.clone(), quant, outliers, finer }
     }
 
     /// What is reported of the tensor, stored as `quant`, with nothing apart.
@@ -79,6 +93,7 @@ impl Plan {
                 info: info.clone(),
                 quant: recipe.assign_stored(info).into(),
                 outliers,
+                finer: FinerRows::NONE,
             })
             .collect();
         for rule in overrides {
@@ -102,6 +117,7 @@ impl Plan {
             info: info.clone(),
             quant: recipe.assign(info, rules),
             outliers,
+            finer: FinerRows::NONE,
         };
         let mut planned: Vec<PlannedTensor> = tensors.iter().map(planned).collect();
         for rule in overrides {
@@ -120,7 +136,9 @@ impl Plan {
         overrides: &[TypeOverride],
     ) -> Result<Plan, PlanError> {
         let outliers = OutlierShare::NONE;
-        let planned = |info: &TensorInfo| PlannedTensor { info: info.clone(), quant: assign(info), outliers };
+        let finer = FinerRows::NONE;
+        let planned =
+            |info: &TensorInfo| PlannedTensor { info: info.clone(), quant: assign(info), outliers, finer };
         let mut planned: Vec<PlannedTensor> = tensors.iter().map(planned).collect();
         for rule in overrides {
             apply(rule, &mut planned, outliers)?;
@@ -146,7 +164,7 @@ impl Plan {
     /// Changes how a tensor is stored.
     pub fn set(&mut self, id: TensorId, form: StoredForm) {
         if let Some(tensor) = self.tensors.iter_mut().find(|tensor| tensor.info.id == id) {
-            (tensor.quant, tensor.outliers) = (form.quant, form.outliers);
+            (tensor.quant, tensor.outliers, tensor.finer) = (form.quant, form.outliers, form.finer);
         }
     }
 
@@ -157,8 +175,20 @@ impl Plan {
 
     /// Bytes of all tensor values, without headers and before compression; `None` beyond `u64`.
     pub fn predicted_bytes(&self, block: BlockSize) -> Option<u64> {
-        let blocks = payload_bytes(self.tensors.iter().map(|tensor| (&tensor.info, tensor.quant)), block)?;
-        blocks.checked_add(self.outlier_bytes())
+        self.tensors
+            .iter()
+            .try_fold(0u64, |sum, t| sum.checked_add(t.form().bytes(block, t.info.rows, t.info.cols)?))
+    }
+
+    /// The types of all tensors and parts.
+    pub fn types(&self) -> impl Iterator<Item = TensorType> + '_ {
+        self.tensors.iter().flat_map(PlannedTensor::types)
+    }
+
+    /// Bytes of section PART.
+    pub fn row_part_bytes(&self) -> u64 {
+        let split = self.tensors.iter().filter(|tensor| !tensor.finer.is_none());
+        split.map(|tensor| RowParts::record_bytes(tensor.info.rows as u64)).fold(0, u64::saturating_add)
     }
 
     /// Bytes of section OUTL; at most, where too few weights stand out.
@@ -177,7 +207,10 @@ fn apply(
     for tensor in planned.iter_mut().filter(|tensor| rule.names(tensor.info.id)) {
         named = true;
         if rule.quant().is_float() || tensor.info.id.kind.is_matrix() {
-            tensor.quant = rule.quant();
+            if !rule.finer().suits(tensor.info.id.kind, tensor.info.rows) {
+                return Err(PlanError::NoSuchRows { rule: rule.clone(), name: tensor.info.id.to_string() });
+            }
+            (tensor.quant, tensor.finer) = (rule.quant(), rule.finer());
             tensor.outliers = rule.outliers().unwrap_or(outliers);
             applied = true;
         }

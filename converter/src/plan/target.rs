@@ -92,7 +92,12 @@ impl SizeModel<'_> {
         };
         for tensor in plan.tensors() {
             let (rows, cols) = (tensor.info.rows as u64, tensor.info.cols as u64);
-            let bytes = tensor.quant.tensor_bytes(self.block, rows, cols).unwrap_or(u64::MAX);
+            let bytes_of =
+                |quant: TensorType, rows: u64| quant.tensor_bytes(self.block, rows, cols).unwrap_or(u64::MAX);
+            let rows = rows.saturating_sub(tensor.finer.rows());
+            let bytes = bytes_of(tensor.quant, rows);
+            // Parts from the second on follow the first, and those of the embedding are behind the layers.
+            parts.last.extend(tensor.finer.types().map(|(quant, rows)| bytes_of(quant.into(), rows.into())));
             match (tensor.info.id.layer, tensor.info.id.kind) {
                 (Some(layer), _) => parts.layers[layer as usize].push(bytes),
                 (None, TensorKind::TokenEmbedding) => {
@@ -104,8 +109,9 @@ impl SizeModel<'_> {
                 (None, _) => parts.last.push(bytes),
             }
         }
-        let apart = plan.outlier_bytes();
-        parts.sections.extend((apart > 0).then_some(apart));
+        for section in [plan.outlier_bytes(), plan.row_part_bytes()] {
+            parts.sections.extend((section > 0).then_some(section));
+        }
         parts.file_bytes()
     }
 }

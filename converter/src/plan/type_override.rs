@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use qsf_format::TensorId;
 
+use super::finer_rows::FinerRows;
 use super::stored_form::{OutlierShare, parse_form};
 use super::tensor_type::TensorType;
 
@@ -15,6 +16,7 @@ pub struct TypeOverride {
     pattern: String,
     quant: TensorType,
     outliers: Option<OutlierShare>,
+    finer: FinerRows,
 }
 
 impl TypeOverride {
@@ -23,8 +25,8 @@ impl TypeOverride {
     /// # Errors
     /// When `form` is no type, with or without a share of outliers.
     pub fn exactly(name: &str, form: &str) -> Result<TypeOverride, String> {
-        let (quant, outliers) = parse_form(form)?;
-        Ok(TypeOverride { pattern: name.to_ascii_lowercase(), quant, outliers })
+        let (quant, outliers, finer) = parse_form(form)?;
+        Ok(TypeOverride { pattern: name.to_ascii_lowercase(), quant, outliers, finer })
     }
 
     /// The pattern, in lower case.
@@ -42,6 +44,11 @@ impl TypeOverride {
         self.outliers
     }
 
+    /// Rows that are stored in other types.
+    pub fn finer(&self) -> FinerRows {
+        self.finer
+    }
+
     /// Whether the pattern names this tensor.
     pub fn names(&self, id: TensorId) -> bool {
         matches(&self.pattern, id.kind.name()) || matches(&self.pattern, &id.to_string())
@@ -50,7 +57,7 @@ impl TypeOverride {
 
 impl fmt::Display for TypeOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.pattern, self.quant)?;
+        write!(f, "{}={}{}", self.pattern, self.finer, self.quant)?;
         self.outliers.map_or(Ok(()), |share| write!(f, "+{share}"))
     }
 }
@@ -64,8 +71,8 @@ impl FromStr for TypeOverride {
             .map(|(pattern, quant)| (pattern.trim().to_ascii_lowercase(), quant.trim()))
             .filter(|(pattern, _)| !pattern.is_empty())
             .ok_or_else(|| format!("'{s}' is not PATTERN=TYPE, such as ffn_down=8bit or 'layer 0 *=4bit'"))?;
-        let (quant, outliers) = parse_form(quant)?;
-        Ok(TypeOverride { pattern, quant, outliers })
+        let (quant, outliers, finer) = parse_form(quant)?;
+        Ok(TypeOverride { pattern, quant, outliers, finer })
     }
 }
 

@@ -170,7 +170,8 @@ fn damage_of_plan(
             && planned.info.id.kind != TensorKind::Positions
     };
     let types = |planned: &PlannedTensor| vec![planned.quant];
-    let surveyor = Surveyor { encoder, plan, outliers, wanted: &wanted, types: &types, cpu: session.cpu };
+    let surveyor =
+        Surveyor { encoder, plan, outliers, wanted: &wanted, types: &types, finer: false, cpu: session.cpu };
     let found = survey(&surveyor, stats, &mut NoRecords, session)?;
     Ok(found.tensors.iter().filter_map(|tensor| tensor.options.first()).map(|(_, damage)| damage).sum())
 }

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::rows::RandomRows;
 use crate::error::Result;
-use crate::plan::{OutlierShare, PlannedTensor, Recipe, layout_of};
+use crate::plan::{FinerRows, OutlierShare, PlannedTensor, Recipe, layout_of};
 
 /// What the weights of a matrix have for a standard deviation, times the square root of its columns: what it is multiplied
 /// with becomes half as large.
@@ -92,7 +92,7 @@ impl RandomModel<'_> {
 
     fn planned(&self, info: &TensorInfo) -> PlannedTensor {
         let quant = self.recipe.assign(info.id).into();
-        PlannedTensor { info: info.clone(), quant, outliers: OutlierShare::NONE }
+        PlannedTensor { info: info.clone(), quant, outliers: OutlierShare::NONE, finer: FinerRows::NONE }
     }
 
     fn write_runs(&self, writer: &mut QsfWriter, index: usize, tensor: &PlannedTensor) -> Result<()> {
@@ -199,6 +199,7 @@ impl TensorRows {
     fn all(&self, kind: TensorKind) -> EncodedTensor {
         EncodedTensor {
             kind,
+            part: 0,
             rows: self.rows as u32,
             cols: self.cols as u32,
             quant: self.random.quant,

@@ -44,6 +44,12 @@ impl Types {
             if !id.kind.is_matrix() && !form.quant.is_float() {
                 return Err(format!("'{name}' as {form}: vectors are stored as f16, bf16 or f32"));
             }
+            let rows = plan.tensor(id).map_or(0, |tensor| tensor.info.rows);
+            if !form.finer.suits(id.kind, rows) {
+                return Err(format!(
+                    "'{name}' as {form}: only token_embedding and head have rows in several types, fewer than all"
+                ));
+            }
             plan.set(id, *form);
         }
         Ok(())

@@ -6,12 +6,12 @@ use qsf_runtime::source::WeightSource;
 use super::{clusters, exits};
 use crate::error::Result;
 use crate::options::ConvertOptions;
-use crate::plan::Plan;
+use crate::plan::{Plan, TensorType};
 
 /// More bytes than an evaluation takes.
 const EVALUATION_RESERVE: u64 = 1024;
 /// Bytes that META may take more than predicted.
-const META_RESERVE: u64 = 1024;
+const META_RESERVE: u64 = 1536;
 
 /// Bytes of each section, at most, whatever types the tensors will have.
 ///
@@ -49,7 +49,7 @@ pub(crate) fn bytes_expected(
 ) -> Result<Vec<u64>> {
     let mut sizes = vec![meta_bytes(source, plan, provenance)?];
     sizes.extend(text_bytes(source)?);
-    let types: Vec<QuantType> = plan.tensors().iter().filter_map(|planned| planned.quant.qsf()).collect();
+    let types: Vec<QuantType> = plan.types().filter_map(TensorType::qsf).collect();
     let grids = CodeTables::default().to_bytes(&types).len() as u64;
     sizes.extend((grids > 0).then_some(grids));
     Ok(sizes)
@@ -64,7 +64,9 @@ fn meta_bytes(source: &dyn WeightSource, plan: &Plan, provenance: Provenance) ->
             z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
             (z ^ (z >> 31)) as f64 / 2f64.powi(70)
         };
-        planned.record(planned.quant, noise(0), noise(1), noise(2)).for_meta()
+        // A part has about as much as a tensor.
+        let types = planned.types().map(move |quant| planned.record(quant, noise(0), noise(1), noise(2)));
+        types.filter_map(|record| record.for_meta()).collect::<Vec<_>>()
     });
     let model = source.config().clone();
     let meta = Meta { version: META_VERSION, model, provenance, tensors: records.flatten().collect() };

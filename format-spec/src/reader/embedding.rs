@@ -20,7 +20,7 @@ pub struct EmbeddingInfo {
     pub quant: QuantType,
     /// Order of the rows: of every chunk, and so of all together.
     pub layout: Layout,
-    /// Rows: the vocabulary.
+    /// Rows: the vocabulary; of one in parts, those of its first.
     pub rows: u32,
     /// Values per row.
     pub cols: u32,
@@ -60,9 +60,14 @@ impl QsfFile {
         self.check_tabled(quant).map_err(|expected| Damage::new(place, at, expected, quant))?;
         let layout = Layout::parse(layout_id, quant)
             .map_err(|expected| Damage::new(place, at + 1, expected, format!("layout {layout_id}")))?;
-        let expected = (self.header.vocab, self.header.hidden);
-        if (rows, cols) != expected || rows == 0 || cols == 0 {
-            let expected = format!("{} x {} as in the file header", expected.0, expected.1);
+        // Parts in the final section have the other rows.
+        let in_all = self.read_row_parts()?.embedding_rows();
+        let (vocab, hidden) = (self.header.vocab, self.header.hidden);
+        let fits = in_all.map_or(rows == vocab, |all| all == vocab && rows < all);
+        if !fits || cols != hidden || rows == 0 || cols == 0 {
+            let part =
+                in_all.map_or_else(String::new, |all| format!("some rows ({all} in section PART) of "));
+            let expected = format!("{part}{vocab} x {hidden} as in the file header");
             return Err(Damage::new(place, at + 8, expected, format!("{rows} x {cols}")).into());
         }
         let too_large = || Damage::new(place, at + 8, "a size below 2^63", format!("{rows} x {cols}"));

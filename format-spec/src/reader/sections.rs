@@ -11,6 +11,7 @@ use crate::exits::EarlyExits;
 use crate::meta::{META_VERSION, Meta};
 use crate::model_config::ModelConfig;
 use crate::outliers::OutlierTable;
+use crate::row_parts::RowPartTable;
 
 /// A section (META, TOKN, CTPL, EVAL) may not hold more than this: far above any real tokenizer.
 pub const MAX_SECTION_BYTES: usize = 1 << 28;
@@ -153,7 +154,22 @@ impl QsfFile {
 
     pub(crate) fn read_outliers(&self) -> Result<OutlierTable, Damage> {
         let Some(section) = self.section(SectionTag::OUTLIERS) else { return Ok(OutlierTable::default()) };
-        OutlierTable::parse(self.checked(section)?, section.offset)
+        let table = OutlierTable::parse(self.checked(section)?, section.offset)?;
+        table.check_whole(&self.read_row_parts()?)?;
+        Ok(table)
+    }
+
+    /// Which rows of matrices are in which part.
+    ///
+    /// # Errors
+    /// When the section is damaged.
+    pub fn row_parts(&self) -> Result<RowPartTable, FormatError> {
+        self.read_row_parts().map_err(|e| e.in_file(&self.path))
+    }
+
+    pub(crate) fn read_row_parts(&self) -> Result<RowPartTable, Damage> {
+        let Some(section) = self.section(SectionTag::ROW_PARTS) else { return Ok(RowPartTable::default()) };
+        RowPartTable::parse(self.checked(section)?, section.offset)
     }
 }
 

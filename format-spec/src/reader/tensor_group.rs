@@ -40,7 +40,11 @@ impl TensorGroup {
         place: &str,
         belongs: impl Fn(TensorKind) -> bool,
     ) -> Result<(), Damage> {
-        match self.tensors.iter().find_map(|t| t.kind.filter(|&kind| !belongs(kind)).map(|kind| (t, kind))) {
+        let misplaced = |t: &TensorEntry| {
+            let alone = t.kind == Some(TensorKind::TokenEmbedding);
+            t.matrix_kind().filter(|kind| alone || !belongs(*kind))
+        };
+        match self.tensors.iter().find_map(|t| misplaced(t).map(|kind| (t, kind))) {
             Some((t, kind)) => Err(self.damage(t, stored_at, place, "only tensors that belong there", kind)),
             None => Ok(()),
         }

@@ -167,9 +167,7 @@ impl QsfFile {
         };
         let tensors = parse_tensors(bytes, Origin::InFile(at), 1, count, None, self.header.block, place)?;
         let group = TensorGroup { bytes: RawBytes::InFile(self.bytes.clone(), range), tensors };
-        group.check_placement(at, place, |kind| {
-            !kind.is_per_layer() && !matches!(kind, TensorKind::Positions | TensorKind::TokenEmbedding)
-        })?;
+        group.check_placement(at, place, |kind| !kind.is_per_layer() && kind != TensorKind::Positions)?;
         self.check_all_tabled(&group, at, place)?;
         Ok((tied, group))
     }
@@ -209,7 +207,7 @@ impl QsfFile {
     /// # Errors
     /// [`FormatError::Unsupported`] names the first that is not known.
     pub fn check_kinds_known(&self, layer: Option<u32>, tensors: &[TensorEntry]) -> Result<(), FormatError> {
-        let Some(needed) = tensors.iter().find(|tensor| tensor.kind.is_none() && !tensor.optional) else {
+        let Some(needed) = tensors.iter().find(|tensor| tensor.is_unknown() && !tensor.optional) else {
             return Ok(());
         };
         let unknown = UnknownKind::among(layer, tensors, self.meta()?.as_ref());

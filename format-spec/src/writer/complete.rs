@@ -167,9 +167,12 @@ impl QsfWriter {
         if !grids.is_empty() {
             self.plain_section(SectionTag::GRIDS, &grids)?;
         }
-        let outliers: Vec<u8> = std::mem::take(&mut self.outliers).into_values().flatten().collect();
-        if !outliers.is_empty() {
-            self.plain_section(SectionTag::OUTLIERS, &outliers)?;
+        let [outliers, row_parts] = [&mut self.outliers, &mut self.row_parts].map(std::mem::take);
+        for (tag, records) in [(SectionTag::OUTLIERS, outliers), (SectionTag::ROW_PARTS, row_parts)] {
+            let records: Vec<u8> = records.into_values().flatten().collect();
+            if !records.is_empty() {
+                self.plain_section(tag, &records)?;
+            }
         }
         let chunks = embedding_chunk_bytes(&self.chunks);
         self.plain_section(SectionTag::EMBEDDING_CHUNKS, &chunks)?;

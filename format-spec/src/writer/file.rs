@@ -56,6 +56,8 @@ pub struct QsfWriter {
     pub(super) types: Vec<QuantType>,
     /// Records of section OUTL.
     pub(super) outliers: BTreeMap<u32, Vec<u8>>,
+    /// Records of section PART.
+    pub(super) row_parts: BTreeMap<u32, Vec<u8>>,
     pub(super) open_tensor: Option<u64>,
     /// The part that was ended before its tensor was.
     pub(super) cut_short: Option<&'static str>,
@@ -94,6 +96,7 @@ impl QsfWriter {
             tensor_crcs: Vec::new(),
             types: Vec::new(),
             outliers: BTreeMap::new(),
+            row_parts: BTreeMap::new(),
             open_tensor: None,
             cut_short: None,
             section_start: 0,

@@ -15,6 +15,8 @@ use crate::tensor_kind::TensorKind;
 pub struct EncodedTensor {
     /// What the tensor is for.
     pub kind: TensorKind,
+    /// Which part of the matrix it is, where that is in parts, and else 0.
+    pub part: u8,
     /// Rows; 1 for vectors.
     pub rows: u32,
     /// Values per row.
@@ -42,14 +44,14 @@ impl QsfWriter {
         let mut raw = Vec::new();
         // By value: each tensor's memory is given back as soon as it is copied.
         for tensor in tensors {
-            let EncodedTensor { kind, rows, cols, quant, layout, .. } = tensor;
+            let EncodedTensor { kind, part, rows, cols, quant, layout, .. } = tensor;
             let bytes = self.size_of(kind, quant, layout, rows, cols)?;
             if tensor.data.len() as u64 != bytes {
                 return Err(self.unwritable(kind.name(), &format!("its data is not {bytes} bytes")));
             }
             let start = next_tensor_header(raw.len() as u64).unwrap_or(u64::MAX) as usize;
             raw.resize(start, 0);
-            raw.extend_from_slice(&tensor_header_bytes(kind, rows, cols, quant, layout));
+            raw.extend_from_slice(&tensor_header_bytes(kind, part, rows, cols, quant, layout));
             raw.extend_from_slice(&tensor.data);
             self.tensor_crcs.extend_from_slice(&crc32fast::hash(&raw[start..]).to_le_bytes());
         }

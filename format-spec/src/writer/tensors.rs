@@ -8,6 +8,7 @@ use crate::error::FormatError;
 use crate::layout::Layout;
 use crate::outliers::{Outliers, tensor_number};
 use crate::quant_type::QuantType;
+use crate::row_parts::RowParts;
 use crate::tensor_header::tensor_header_bytes;
 use crate::tensor_kind::{TensorId, TensorKind};
 
@@ -66,6 +67,21 @@ impl QsfWriter {
         quant: QuantType,
         layout: Layout,
     ) -> Result<(), FormatError> {
+        self.begin_part((kind, 0), rows, cols, quant, layout)
+    }
+
+    /// Starts a part of a matrix, with its number: 0 is the tensor of the kind itself.
+    ///
+    /// # Errors
+    /// As [`begin_tensor`](Self::begin_tensor).
+    pub fn begin_part(
+        &mut self,
+        (kind, part): (TensorKind, u8),
+        rows: u32,
+        cols: u32,
+        quant: QuantType,
+        layout: Layout,
+    ) -> Result<(), FormatError> {
         if let Some(left) = self.open_tensor {
             let why = format!("the tensor begun before it still lacks {left} bytes");
             return Err(self.unwritable(kind.name(), &why));
@@ -74,7 +90,7 @@ impl QsfWriter {
         let start = next_tensor_header(self.at - self.section_start)
             .ok_or_else(|| self.unwritable(kind.name(), "the file is too large"))?;
         self.pad_to(self.section_start + start)?;
-        let header = tensor_header_bytes(kind, rows, cols, quant, layout);
+        let header = tensor_header_bytes(kind, part, rows, cols, quant, layout);
         self.put(&header)?;
         self.tensor = crc32fast::Hasher::new();
         self.tensor.update(&header);
@@ -102,6 +118,17 @@ impl QsfWriter {
             self.open_tensor = Some(left);
         }
         Ok(())
+    }
+
+    /// Says which rows of the matrix `id` are in which of its parts.
+    ///
+    /// # Errors
+    /// When that was said already.
+    pub fn row_parts(&mut self, id: TensorId, parts: &RowParts) -> Result<(), FormatError> {
+        match self.row_parts.insert(tensor_number(id), parts.to_bytes(id)) {
+            Some(_) => Err(self.unwritable("section PART", &format!("rows of {id} come twice"))),
+            None => Ok(()),
+        }
     }
 
     /// Stores weights of the tensor `id` apart from its blocks. None of them: there is nothing to store.

@@ -1,10 +1,11 @@
 //! The files of tests/conformance, which a second writer made from SPEC.md alone: what that text says, the reader does.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use qsf_format::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Rows of a panel.
 const PANEL: usize = 16;
@@ -30,12 +31,7 @@ fn accepted() -> Vec<(String, PathBuf, Value)> {
 #[derive(Debug, PartialEq)]
 struct Found {
     layer: Option<u32>,
-    kind: u32,
-    rows: u32,
-    cols: u32,
-    quant: QuantType,
-    layout: Layout,
-    optional: bool,
+    entry: TensorEntry,
     values: Vec<f32>,
 }
 
@@ -63,16 +59,7 @@ impl Decoder<'_> {
         if let Some(outliers) = self.outliers.take_of_entry(layer, entry).unwrap() {
             add(&outliers, cols, &mut values);
         }
-        Found {
-            layer,
-            kind: entry.kind_id,
-            rows: entry.rows,
-            cols: entry.cols,
-            quant: entry.quant,
-            layout: entry.layout,
-            optional: entry.optional,
-            values,
-        }
+        Found { layer, entry: entry.clone(), values }
     }
 }
 
@@ -103,6 +90,30 @@ fn tensors(file: &QsfFile) -> Vec<Found> {
     found
 }
 
+/// The matrices in parts: layer, kind, rows, columns, and the CRC of their values once each row stands where it belongs.
+fn matrices(file: &QsfFile, found: &[Found]) -> Vec<Value> {
+    let mut by_layer: BTreeMap<Option<u32>, Vec<&Found>> = BTreeMap::new();
+    found.iter().for_each(|tensor| by_layer.entry(tensor.layer).or_default().push(tensor));
+    let (mut table, mut all) = (file.row_parts().unwrap(), Vec::new());
+    for (layer, tensors) in by_layer {
+        let entries: Vec<_> = tensors.iter().map(|tensor| &tensor.entry).collect();
+        for split in table.take(layer, &entries).unwrap() {
+            let cols = entries[split.tensors[0]].cols as usize;
+            let mut values = Vec::new();
+            for row in 0..split.rows.rows() {
+                let (part, at) = split.rows.place(row);
+                values.extend_from_slice(&tensors[split.tensors[part]].values[at * cols..][..cols]);
+            }
+            all.push(json!({
+                "layer": layer, "kind": split.kind.id(), "name": split.kind.name(), "rows": split.rows.rows(), "cols": cols,
+                "parts": split.rows.parts(), "values_crc32": crc(&values),
+            }));
+        }
+    }
+    table.check_all_taken().unwrap();
+    all
+}
+
 fn bytes_of(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
@@ -121,20 +132,26 @@ fn a_file_that_another_writer_made_has_the_values_that_the_writer_gave_it() {
         let (found, wanted) = (tensors(&file), case["tensors"].as_array().unwrap());
         assert_eq!(found.len(), wanted.len(), "{name}");
         for (found, wanted) in found.iter().zip(wanted) {
-            let place = format!("{name}, {wanted}");
+            let (place, entry) = (format!("{name}, {wanted}"), &found.entry);
             assert_eq!(found.layer.map(u64::from), wanted["layer"].as_u64(), "{place}");
-            assert_eq!(u64::from(found.kind), wanted["kind"].as_u64().unwrap(), "{place}");
-            assert_eq!(u64::from(found.rows), wanted["rows"].as_u64().unwrap(), "{place}");
-            assert_eq!(u64::from(found.cols), wanted["cols"].as_u64().unwrap(), "{place}");
-            assert_eq!(found.quant.name(), wanted["type"], "{place}");
-            assert_eq!(u64::from(found.layout.id()), wanted["layout"].as_u64().unwrap(), "{place}");
-            assert_eq!(found.optional, wanted["optional"].as_bool().unwrap_or(false), "{place}");
+            assert_eq!(u64::from(entry.kind_id), wanted["kind"].as_u64().unwrap(), "{place}");
+            assert_eq!(u64::from(entry.rows), wanted["rows"].as_u64().unwrap(), "{place}");
+            assert_eq!(u64::from(entry.cols), wanted["cols"].as_u64().unwrap(), "{place}");
+            assert_eq!(entry.quant.name(), wanted["type"], "{place}");
+            assert_eq!(u64::from(entry.layout.id()), wanted["layout"].as_u64().unwrap(), "{place}");
+            assert_eq!(entry.optional, wanted["optional"].as_bool().unwrap_or(false), "{place}");
             assert_eq!(crc(&found.values), wanted["values_crc32"], "{place}");
             if let Some(at) = wanted["values_at"].as_u64() {
                 let bytes = bytes_of(&found.values);
                 assert_eq!(bytes, floats[at as usize..][..bytes.len()], "{place}");
             }
         }
+        let mut wanted = case["matrices"].as_array().cloned().unwrap_or_default();
+        let mut joined = matrices(&file, &found);
+        for list in [&mut joined, &mut wanted] {
+            list.sort_by_key(|matrix| (matrix["layer"].as_u64(), matrix["kind"].as_u64()));
+        }
+        assert_eq!(joined, wanted, "{name}");
     }
 }
 

@@ -11,3 +11,4 @@ mod damage;
 mod exits;
 mod expansion;
 mod round_trip;
+mod row_parts;

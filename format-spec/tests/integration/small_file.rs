@@ -49,7 +49,7 @@ pub fn pattern(bytes: usize, seed: u32) -> Vec<u8> {
 pub fn tensor(kind: TensorKind, rows: u32, cols: u32, quant: QuantType, seed: u32) -> EncodedTensor {
     let bytes = quant.tensor_bytes(BlockSize::B64, rows.into(), cols.into()).unwrap() as usize;
     let layout = if quant.is_float() || rows < 16 { Layout::Rows } else { Layout::Panels16 };
-    EncodedTensor { kind, rows, cols, quant, layout, data: pattern(bytes, seed) }
+    EncodedTensor { kind, part: 0, rows, cols, quant, layout, data: pattern(bytes, seed) }
 }
 
 pub fn layer(seed: u32) -> Vec<EncodedTensor> {

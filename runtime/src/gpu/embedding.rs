@@ -2,24 +2,26 @@
 
 use super::device::Gpu;
 use super::host_rows::HostRows;
+use super::parts::GpuParts;
 use super::room::Room;
-use super::weights::{GpuMatrix, bytes_of};
+use super::weights::bytes_of;
 use crate::error::Result;
 use crate::tensor::Tensor;
 
 /// The token embedding.
 pub enum GpuEmbedding {
     /// On the device, which goes on with a token that it has chosen before anybody else knows of it.
-    OnDevice(GpuMatrix),
-    /// Left to the processor: it is larger than a buffer, or nothing else needs it and there is no room.
+    OnDevice(GpuParts),
+    /// Left to the processor: it, or a part of it, is larger than a buffer or has outliers; or nothing else needs it, and there is no
+    /// room.
     OnHost(HostRows),
 }
 
 impl GpuEmbedding {
     /// What is on the device, if it is there.
-    pub fn on_device(&self) -> Option<&GpuMatrix> {
+    pub fn on_device(&self) -> Option<&GpuParts> {
         match self {
-            GpuEmbedding::OnDevice(matrix) => Some(matrix),
+            GpuEmbedding::OnDevice(parts) => Some(parts),
             GpuEmbedding::OnHost(_) => None,
         }
     }
@@ -49,16 +51,18 @@ impl<'t> Shares<'t> {
     /// # Errors
     /// When the device has not so much memory.
     pub fn of(gpu: &Gpu, others: Vec<&'t Tensor>, embedding: &'t Tensor, tied: bool) -> Result<Shares<'t>> {
-        let is_too_large = bytes_of(embedding) > gpu.max_buffer_bytes();
+        let parts = embedding.stored_parts();
+        let stays = |part: &Tensor| part.has_outliers() || bytes_of(part) > gpu.max_buffer_bytes();
+        let must_stay = parts.iter().any(stays);
         let all = |embedding_on_host: bool| {
             let mut matrices = others.clone();
             if tied || !embedding_on_host {
-                matrices.push(embedding);
+                matrices.extend(parts);
             }
             Shares { room: Room::of(matrices.iter().copied()), matrices, embedding_on_host }
         };
-        let shares = all(is_too_large);
-        Shares::that_fit(shares, (!tied && !is_too_large).then(|| all(true)), |room| room.check(gpu))
+        let shares = all(must_stay);
+        Shares::that_fit(shares, (!tied && !must_stay).then(|| all(true)), |room| room.check(gpu))
     }
 
     /// The first, if it fits, or else the second.

@@ -1,7 +1,7 @@
 //! Mixtures of experts in buffers of the graphics processor.
 //!
 //! Matrices of a layer's experts follow each other, so that a kernel finds those of any expert by its number. Where a buffer cannot have
-//! all, some experts are in the next one.
+//! all, some experts are in the next one. Experts of one type follow each other, then those of the next.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -50,23 +50,23 @@ pub enum GpuInner {
 pub struct GpuStack {
     /// That of the first. Outliers are those of all, their rows behind each other.
     pub matrix: GpuMatrix,
-    /// Words from one expert's to the next.
-    pub words: u32,
     /// Where they are.
     pub pieces: Vec<StackPiece>,
+    /// Where each expert is among those of the pieces, unless they are in order.
+    pub places: Option<Arc<Buffer>>,
     /// Where biases begin, those of all experts behind each other.
     pub bias: Option<u32>,
     /// What adapters add to the first; the others have the same rank, and follow.
     pub update: Option<GpuLowRank>,
 }
 
-/// Matrices of some experts, in one buffer.
+/// Matrices of some experts, of one type and in one buffer.
 pub struct StackPiece {
-    /// The buffer.
-    pub buffer: Arc<Buffer>,
-    /// First word of the first matrix there.
-    pub at: u32,
-    /// Whose they are.
+    /// The first matrix there.
+    pub first: GpuMatrix,
+    /// Words from one expert's to the next.
+    pub words: u32,
+    /// Whose they are, by their places.
     pub experts: Range<u32>,
 }
 
@@ -154,7 +154,7 @@ impl GpuInner {
             return Ok(GpuInner::Apart(None, GpuStack::upload(uploader, ups, 1)?));
         }
         let both: Vec<&Linear> = gates.iter().zip(ups).flat_map(|(gate, up)| [*gate, *up]).collect();
-        if are_plain(&both)? && shape(resident(&gates[0].weight)?) == shape(resident(&ups[0].weight)?) {
+        if are_plain(&both)? && are_alike_in(&resident_all(&both)?, 2) {
             return Ok(GpuInner::Joined(GpuStack::upload(uploader, &both, 2)?));
         }
         let gates = GpuStack::upload(uploader, gates, 1)?;
@@ -163,36 +163,76 @@ impl GpuInner {
 }
 
 impl GpuStack {
-    /// Matrices of one shape and type, each behind the one before, of which an expert has so many. Those of an expert are in one buffer.
+    /// Matrices of one shape, of which an expert has so many, all of one type. Those of an expert are in one buffer.
     ///
     /// # Errors
     /// When those of one do not fit, or they are not alike.
     pub fn upload(uploader: &mut Uploader<'_>, linears: &[&Linear], of_expert: usize) -> Result<GpuStack> {
-        let tensors = linears.iter().map(|linear| resident(&linear.weight)).collect::<Result<Vec<_>>>()?;
+        let tensors = resident_all(linears)?;
         let Some(first) = tensors.first() else { return Err(unlike("that are none")) };
-        if tensors.iter().any(|tensor| shape(tensor) != shape(first)) {
-            return Err(unlike("of several types or shapes"));
+        let size = |tensor: &Tensor| (tensor.rows(), tensor.cols());
+        if !are_alike_in(&tensors, of_expert) || tensors.iter().any(|tensor| size(tensor) != size(first)) {
+            return Err(unlike("whose matrices are of several types or shapes"));
         }
-        let (mut matrices, mut pieces) = (Vec::new(), Vec::new());
-        for run in tensors.chunks(of_expert * uploader.most_together(&tensors[..of_expert])?) {
-            uploader.keep_together(run)?;
-            let begin = matrices.len();
-            for tensor in run {
-                matrices.push(uploader.panels(tensor)?);
+        let experts: Vec<&[&Tensor]> = tensors.chunks(of_expert).collect();
+        let types = types_of(&experts);
+        let mut pieces = Vec::new();
+        for of_type in &types {
+            for run in of_type.chunks(uploader.most_together(experts[of_type[0]])?) {
+                let run: Vec<&Tensor> = run.iter().flat_map(|expert| experts[*expert]).copied().collect();
+                uploader.keep_together(&run)?;
+                let matrices = run.iter().map(|tensor| uploader.panels(tensor));
+                let first = matrices.collect::<Result<Vec<_>>>()?.swap_remove(0);
+                let begin = pieces.last().map_or(0, |piece: &StackPiece| piece.experts.end);
+                let experts = begin..begin + (run.len() / of_expert) as u32;
+                pieces.push(StackPiece { words: first.words(first.rows) * of_expert as u32, first, experts });
             }
-            let GpuMatrix { buffer, at, .. } = &matrices[begin];
-            let experts = (begin / of_expert) as u32..(matrices.len() / of_expert) as u32;
-            pieces.push(StackPiece { buffer: buffer.clone(), at: *at, experts });
         }
-        let matrix = GpuMatrix { outliers: uploader.outliers(&tensors)?, ..matrices.swap_remove(0) };
+        let places = match types.len() {
+            1 => None,
+            _ => Some(uploader.list(&places_of(&types), "places of experts")?),
+        };
+        // Types are in the order of their first experts.
+        let matrix = GpuMatrix { outliers: uploader.outliers(&tensors)?, ..pieces[0].first.clone() };
         Ok(GpuStack {
-            words: matrix.words(matrix.rows) * of_expert as u32,
+            matrix,
             pieces,
+            places,
             bias: biases(uploader, linears),
             update: update(uploader, linears),
-            matrix,
         })
     }
+}
+
+/// Experts of each type.
+fn types_of(experts: &[&[&Tensor]]) -> Vec<Vec<usize>> {
+    let mut types: Vec<Vec<usize>> = Vec::new();
+    for (number, expert) in experts.iter().enumerate() {
+        let is_alike = |of_type: &&mut Vec<usize>| shape(experts[of_type[0]][0]) == shape(expert[0]);
+        match types.iter_mut().find(is_alike) {
+            Some(of_type) => of_type.push(number),
+            None => types.push(vec![number]),
+        }
+    }
+    types
+}
+
+/// Where each expert is among all that are listed.
+fn places_of(types: &[Vec<usize>]) -> Vec<u32> {
+    let mut places = vec![0; types.iter().map(Vec::len).sum()];
+    for (place, expert) in types.iter().flatten().enumerate() {
+        places[*expert] = place as u32;
+    }
+    places
+}
+
+/// Whether all of so many matrices behind each other have one shape and type, for each such group.
+fn are_alike_in(tensors: &[&Tensor], group: usize) -> bool {
+    tensors.chunks(group).all(|group| group.iter().all(|tensor| shape(tensor) == shape(group[0])))
+}
+
+fn resident_all<'l>(linears: &[&'l Linear]) -> Result<Vec<&'l Tensor>> {
+    linears.iter().map(|linear| resident(&linear.weight)).collect()
 }
 
 /// Whether nothing is added to what the matrices give but a bias of all or of none.

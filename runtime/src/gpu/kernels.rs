@@ -59,6 +59,8 @@ pub enum Kernel {
     Recurrence(Recurrence),
     /// The gate of what that gives.
     MixerGate(MixerGate),
+    /// Logits in the order of parts, each to its place.
+    Reorder,
     /// Logits are capped.
     Softcap,
     /// Logits are multiplied.
@@ -117,6 +119,7 @@ impl Kernel {
             Kernel::Convolve(kernel) => kernel.wgsl(),
             Kernel::Recurrence(kernel) => kernel.wgsl(),
             Kernel::MixerGate(kernel) => kernel.wgsl(),
+            Kernel::Reorder => pointwise::reorder(),
             Kernel::Softcap => pointwise::softcap(),
             Kernel::Scale => pointwise::scale(),
             Kernel::Gate => pointwise::gate(),
@@ -141,10 +144,10 @@ impl Kernel {
     /// Of each buffer that it uses, whether it only reads it.
     pub const fn reads_only(self) -> &'static [bool] {
         match self {
-            Kernel::MatVec(MatVec { experts: Some(Inputs::OfToken | Inputs::OfChoice), .. }) => {
-                &[true, true, false, true, true]
-            }
-            Kernel::MatMat(MatMat { scaled: true, .. }) => &[true, true, false, true, true],
+            Kernel::MatVec(MatVec { listed: true, .. }) => &[true, true, false, true, true, true],
+            Kernel::MatVec(MatVec { experts: Some(Inputs::OfToken | Inputs::OfChoice), .. })
+            | Kernel::MatMat(MatMat { scaled: true, .. })
+            | Kernel::Embed(Embed { listed: true, .. }) => &[true, true, false, true, true],
             Kernel::Embed(_) | Kernel::MatVec(_) | Kernel::MatMat(_) => &[true, true, false, true],
             Kernel::AddAndNorm(_) => &[false, true, false, true],
             Kernel::Place(Place { eight_bit: true, .. }) => &[false, false, false, true, true, false],
@@ -170,6 +173,7 @@ impl Kernel {
             Kernel::Gate => &[true, false],
             Kernel::PerLayer(_) => &[true, true, true, false],
             Kernel::SplitQueries => &[true, false, false],
+            Kernel::Reorder => &[true, true, false],
             Kernel::Streams(_) => &[false, false, false, false, false, true],
             Kernel::Convolve(_) => &[true, false, true, false, true],
             Kernel::Recurrence(_) => &[true, true, true, false, false, true],
@@ -184,7 +188,6 @@ impl Kernel {
     /// Bytes of its job.
     const fn job_bytes(self) -> u32 {
         4 * match self {
-            Kernel::Embed(_) => 6,
             Kernel::AddShared(_) => 1,
             Kernel::LowRank(LowRankStep::Down, _) => 6,
             Kernel::LowRank(LowRankStep::Up, _) | Kernel::Convolve(_) | Kernel::SplitQueries => 5,
@@ -197,14 +200,15 @@ impl Kernel {
             Kernel::CutOff => 3,
             Kernel::Recurrence(_) => 13,
             Kernel::MatVec(_) => 15,
-            Kernel::MatMat(_) | Kernel::Streams(_) => 8,
+            Kernel::Embed(_) | Kernel::MatMat(_) | Kernel::Streams(_) => 8,
             Kernel::Place(_) => 16,
             Kernel::Attend(_) => 14,
             Kernel::Route(_) => 9,
             Kernel::Join(_) => 4,
             Kernel::Likeliest(_) | Kernel::Weigh => 3,
             Kernel::Activate(..) => 5,
-            Kernel::Softcap
+            Kernel::Reorder
+            | Kernel::Softcap
             | Kernel::Scale
             | Kernel::Choose(_)
             | Kernel::Tiles(..)

@@ -1,7 +1,8 @@
 //! Matrices with all that belongs to them, and norms, on the device.
 
-use qsf_format::{ModelConfig, NormKind};
+use qsf_format::{ModelConfig, NormKind, RowParts};
 
+use super::parts::in_order_of;
 use super::weights::{GpuMatrix, Uploader};
 use crate::error::{Result, RuntimeError};
 use crate::tensor::Tensor;
@@ -10,7 +11,7 @@ use crate::weights::{Linear, Norm, Weight};
 /// A matrix and its bias.
 #[derive(Clone)]
 pub struct GpuLinear {
-    /// The matrix, or the first rows of one that no buffer can have.
+    /// The matrix, or the first rows of one that no buffer can have, or that is in parts.
     pub matrix: GpuMatrix,
     /// Its other rows.
     pub below: Vec<GpuMatrix>,
@@ -54,21 +55,22 @@ pub struct GpuLowRank {
 /// A matrix with all that belongs to it.
 pub fn linear(uploader: &mut Uploader<'_>, linear: &Linear) -> Result<GpuLinear> {
     let matrices = uploader.pieces(resident(&linear.weight)?)?;
-    Ok(with_vectors(uploader, matrices, linear))
+    Ok(with_vectors(uploader, matrices, linear, None))
 }
 
-/// A matrix, and what is below it, with its bias and what adapters add to it.
+/// A matrix, and what is below it, with its bias and what adapters add to it. Where its rows are in parts, all are in the order of these.
 pub fn with_vectors(
     uploader: &mut Uploader<'_>,
     (matrix, below): (GpuMatrix, Vec<GpuMatrix>),
     linear: &Linear,
+    parts: Option<&RowParts>,
 ) -> GpuLinear {
-    let bias = linear.bias.as_deref().map(|bias| uploader.vector(bias));
-    GpuLinear { matrix, below, bias, updates: update(uploader, linear).into_iter().collect() }
+    let bias = linear.bias.as_deref().map(|bias| uploader.vector(&in_order_of(parts, bias)));
+    GpuLinear { matrix, below, bias, updates: update(uploader, linear, parts).into_iter().collect() }
 }
 
-/// What adapters add to a matrix.
-fn update(uploader: &mut Uploader<'_>, linear: &Linear) -> Option<GpuLowRank> {
+/// What adapters add to a matrix, whose rows may be in the order of parts.
+fn update(uploader: &mut Uploader<'_>, linear: &Linear, parts: Option<&RowParts>) -> Option<GpuLowRank> {
     let low_rank = linear.low_rank.as_ref()?;
     let [outputs, inputs] = low_rank.shape();
     Some(GpuLowRank {
@@ -77,7 +79,7 @@ fn update(uploader: &mut Uploader<'_>, linear: &Linear) -> Option<GpuLowRank> {
         inputs: inputs as u32,
         rank: low_rank.rank() as u32,
         down: uploader.vector(&low_rank.down_rows()),
-        up: uploader.vector(&low_rank.up_columns()),
+        up: uploader.vector(&in_order_of(parts, &low_rank.up_columns())),
     })
 }
 
@@ -105,7 +107,7 @@ pub fn stack<'a>(
             stacked.push(GpuLinear { matrix, below, bias, updates: Vec::new() });
             first = 0;
         }
-        if let (Some(to), Some(update)) = (stacked.last_mut(), update(uploader, linear)) {
+        if let (Some(to), Some(update)) = (stacked.last_mut(), update(uploader, linear, None)) {
             to.updates.push(GpuLowRank { first, ..update });
         }
     }

@@ -9,6 +9,7 @@
 //! | `wgsl` | the text of the kernels |
 //! | `kernels` | kernels with their pipelines, made when they are first needed |
 //! | `panels`, `weights` | matrices in buffers |
+//! | `parts` | matrices whose rows are in parts of several types, and the head |
 //! | `linears`, `mlp` | matrices with their biases and adapters, and norms; feed-forwards |
 //! | `room` | whether a model fits |
 //! | `model`, `attention_weights`, `mixer`, `experts` | a model in buffers; attention, recurrent mixers, mixtures of experts |
@@ -48,6 +49,7 @@ mod mixer_buffers;
 mod mlp;
 mod model;
 mod panels;
+mod parts;
 mod per_layer;
 mod probe;
 mod recurrent_state;

@@ -10,9 +10,10 @@ use super::device::Gpu;
 use super::embedding::{GpuEmbedding, Shares};
 use super::experts::{GpuExperts, check_experts};
 use super::host_rows::HostRows;
-use super::linears::{GpuLinear, norm, not_there, resident, streamed, with_vectors};
+use super::linears::{norm, not_there, resident, streamed};
 use super::mixer::{GpuRecurrent, upload_recurrent};
 use super::mlp::GpuMlp;
+use super::parts::{GpuHead, GpuParts};
 use super::per_layer::{GpuPerLayer, GpuPerLayerInputs};
 use super::room::Room;
 use super::streams::{GpuLaurel, GpuStreamEnds, GpuStreams};
@@ -43,7 +44,7 @@ pub struct GpuModel {
     /// Norm before the head.
     pub final_norm: u32,
     /// The head.
-    pub head: GpuLinear,
+    pub head: GpuHead,
     /// Gains and biases; a norm is named by where its gains begin.
     pub vectors: Arc<Buffer>,
     /// What codes of learned types stand for.
@@ -128,7 +129,7 @@ impl GpuModel {
                 scale: config.embedding_scale.unwrap_or(1.0),
                 positions: model.positions.clone(),
             }),
-            false => GpuEmbedding::OnDevice(uploader.matrix(embedding)?),
+            false => GpuEmbedding::OnDevice(GpuParts::upload(&mut uploader, embedding)?),
         };
         let layers = model.layers.iter().map(|layer| upload_layer(&mut uploader, config, layer));
         let layers = layers.collect::<Result<Vec<_>>>()?;
@@ -137,11 +138,11 @@ impl GpuModel {
             per_layer.map(|inputs| GpuPerLayerInputs::upload(&mut uploader, inputs)).transpose()?;
         let streams = model.streams.as_ref();
         let streams = streams.map(|ends| GpuStreamEnds::upload(&mut uploader, ends)).transpose()?;
-        let matrices = match embedding_rows.on_device().filter(|_| tied_head) {
-            Some(matrix) => (matrix.clone(), Vec::new()),
-            None => uploader.pieces(resident(&model.head.weight)?)?,
+        let parts = match embedding_rows.on_device().filter(|_| tied_head) {
+            Some(parts) => parts.clone(),
+            None => GpuParts::upload(&mut uploader, resident(&model.head.weight)?)?,
         };
-        let head = with_vectors(&mut uploader, matrices, &model.head);
+        let head = GpuHead::new(&mut uploader, parts, &model.head);
         let final_norm = norm(&mut uploader, config, &model.final_norm);
         let embedding_norm = model.embedding_norm.as_ref().map(|n| norm(&mut uploader, config, n));
         let slopes = (!slopes.is_empty()).then(|| uploader.vector(slopes));
@@ -293,15 +294,17 @@ fn upload_layer(uploader: &mut Uploader<'_>, config: &ModelConfig, layer: &Layer
     })
 }
 
-/// Every matrix but the embedding.
+/// Every matrix but the embedding, or the parts of it.
 fn matrices(model: &Model) -> Result<Vec<&Tensor>> {
-    let mut all = Vec::new();
-    for linear in model.linears() {
-        all.push(resident(&linear.weight)?);
-    }
+    let mut linears: Vec<_> = model.linears().collect();
     if model.config.tied_head {
         // The head, which is last.
-        all.pop();
+        linears.pop();
+    }
+    let mut all = Vec::new();
+    for linear in linears {
+        // Besides the embedding, the head alone can be in parts.
+        all.extend(resident(&linear.weight)?.stored_parts());
     }
     Ok(all)
 }

@@ -85,6 +85,8 @@ pub struct Buffers {
     /// Between both matrices of an adapter.
     pub latent: Arc<Buffer>,
     pub logits: Arc<Buffer>,
+    /// Logits in the order of the parts of a head.
+    pub unordered: Arc<Buffer>,
     /// Tokens that one of is chosen, each with a key.
     pub candidates: Arc<Buffer>,
     /// The likeliest tokens, with what is needed on the way to them.
@@ -217,6 +219,7 @@ impl Buffers {
             made: floats(room.made, "activations")?,
             latent: floats(batch.max(room.chosen / 2) * model.most_rank, "activations")?,
             logits: floats(logits, "logits")?,
+            unordered: floats(if model.head.places.is_some() { logits } else { 0 }, "logits")?,
             candidates: floats(2 * choose::PARTS, "candidates")?,
             likeliest: floats(2 * entries(vocab), "candidates")?,
             read_back: Arc::new(gpu.device.create_buffer(&descriptor)),

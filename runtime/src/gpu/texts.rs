@@ -57,6 +57,7 @@ fn every_kernel() -> Vec<(String, Kernel)> {
             output: Output::Store,
             integers: false,
             experts: None,
+            listed: false,
         };
         let gated = MatVec {
             panels: 2,
@@ -65,17 +66,25 @@ fn every_kernel() -> Vec<(String, Kernel)> {
             ..plain
         };
         let expert = MatVec { experts: Some(Inputs::OfToken), ..gated };
-        all.push((format!("embed-{quant}"), Kernel::Embed(Embed { codes, positions: true })));
+        for (name, listed) in [("embed", false), ("embed-parts", true)] {
+            all.push((format!("{name}-{quant}"), Kernel::Embed(Embed { codes, positions: true, listed })));
+        }
         all.push((format!("mat-vec-{quant}"), Kernel::MatVec(plain)));
         all.push((format!("mat-vec-4-{quant}"), Kernel::MatVec(MatVec { tokens: 4, threads: 128, ..plain })));
         all.push((format!("mat-vec-gated-{quant}"), Kernel::MatVec(gated)));
         all.push((format!("mat-vec-expert-{quant}"), Kernel::MatVec(expert)));
+        all.push((
+            format!("mat-vec-expert-parts-{quant}"),
+            Kernel::MatVec(MatVec { listed: true, ..expert }),
+        ));
         let down = MatVec { experts: Some(Inputs::OfChoice), bias: false, ..plain };
         all.push((format!("mat-vec-expert-down-{quant}"), Kernel::MatVec(down)));
         let tiled = MatVec { tokens: 4, threads: 128, bias: true, ..expert };
         all.push((format!("mat-vec-experts-{quant}"), Kernel::MatVec(tiled)));
         let tiled = MatVec { tokens: 4, threads: 128, ..down };
         all.push((format!("mat-vec-experts-down-{quant}"), Kernel::MatVec(tiled)));
+        let listed = MatVec { listed: true, ..tiled };
+        all.push((format!("mat-vec-experts-down-parts-{quant}"), Kernel::MatVec(listed)));
         let head = MatVec { experts: Some(Inputs::EachHead), ..tiled };
         all.push((format!("mat-vec-head-{quant}"), Kernel::MatVec(head)));
         let tiles = MatVec { output: gated.output, panels: 2, ..head };
@@ -150,6 +159,7 @@ fn every_kernel() -> Vec<(String, Kernel)> {
         all.push((format!("place-{norm:?}"), Kernel::Place(place)));
     }
     all.push(("activate-Xielu".into(), Kernel::Activate(Function::Named(Activation::Xielu), false)));
+    all.push(("reorder".into(), Kernel::Reorder));
     all.push(("scale".into(), Kernel::Scale));
     all.push(("gate".into(), Kernel::Gate));
     all.push(("split-queries".into(), Kernel::SplitQueries));

@@ -206,7 +206,15 @@ impl<'a> Uploader<'a> {
         }
         let starts = places.len() as u32;
         places.extend(columns);
-        Ok(Some(GpuOutliers { places: Arc::new(self.gpu.buffer_of(&places, "outliers")?), starts, weights }))
+        Ok(Some(GpuOutliers { places: self.list(&places, "outliers")?, starts, weights }))
+    }
+
+    /// Numbers in a buffer of their own.
+    ///
+    /// # Errors
+    /// When the device has not so much memory.
+    pub fn list(&self, numbers: &[u32], name: &'static str) -> Result<Arc<Buffer>> {
+        Ok(Arc::new(self.gpu.buffer_of(numbers, name)?))
     }
 
     /// All matrices are there; the vectors.

@@ -6,6 +6,7 @@
 //! | `gated` | two weights and the product of what they give |
 //! | `low_rank`, `narrow` | what adapters add to a matrix; the same while a model runs |
 //! | `adapted` | the adapters of a call |
+//! | `parts` | a matrix whose rows are in several types |
 //! | `task` | some columns of one product, on one thread |
 //! | `input` | activations as kernels take them |
 //! | `output` | an output that several threads fill |
@@ -18,6 +19,7 @@ mod input;
 mod low_rank;
 mod narrow;
 mod output;
+mod parts;
 mod products;
 mod task;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use super::adapted::{Adapted, MAX_WEIGHTS};
 use super::gated;
 use super::input::Input;
 use super::output::Output;
+use super::parts;
 use super::task::{MatrixProduct, run_task};
 use crate::tensor::Tensor;
 
@@ -94,6 +95,9 @@ impl Products for Cpu {
         let m = input.rows();
         if m == 0 {
             return;
+        }
+        if weights.iter().any(|(weight, _)| weight.split().is_some()) {
+            return parts::linears(self, weights, adapted, input, outs);
         }
         let all_rows: usize = weights.iter().map(|(weight, _)| weight.rows()).sum();
         let task_rows = input.task_rows(all_rows, self.threads());

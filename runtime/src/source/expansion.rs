@@ -2,7 +2,7 @@
 //! before its tensors are found not to be those of its model. Here their headers are compared with the model first, with one
 //! decompressed chunk in memory.
 
-use qsf_format::{ModelConfig, QsfFile, TensorEntry, TensorId, TensorKind};
+use qsf_format::{ModelConfig, QsfFile, RowPartTable, TensorEntry, TensorId, TensorKind};
 
 use super::TensorInfo;
 use super::shape::check_complete;
@@ -37,11 +37,18 @@ pub(crate) fn too_expansive(file: &QsfFile) -> RuntimeError {
 pub(crate) fn check_headers(file: &QsfFile, config: &ModelConfig) -> Result<()> {
     let embedding = file.embedding_info()?;
     let id = TensorId::of_model(TensorKind::TokenEmbedding);
-    let mut infos = vec![info(id, embedding.rows, embedding.cols, embedding.quant.into())];
+    let (rows, cols) = (embedding.rows, embedding.cols);
+    let mut infos = vec![info(id, rows, cols, embedding.quant.into())];
+    let mut row_parts = file.row_parts()?;
     for layer in 0..file.layers().len() {
-        add(file, config, &mut infos, Some(layer as u32), &file.layer_outline(layer)?.tensors)?;
+        let tensors = file.layer_outline(layer)?.tensors;
+        add(file, config, &mut infos, Some(layer as u32), &tensors)?;
+        add_parts(file, &mut row_parts, &mut infos, Some(layer as u32), tensors.iter())?;
     }
-    add(file, config, &mut infos, None, &file.final_section()?.1.tensors)?;
+    let last = file.final_section()?.1.tensors;
+    add(file, config, &mut infos, None, &last)?;
+    let embedding = TensorEntry::of_embedding(&embedding, 0..0);
+    add_parts(file, &mut row_parts, &mut infos, None, last.iter().chain([&embedding]))?;
     if let Some(positions) = file.positions()? {
         add(file, config, &mut infos, None, &positions.tensors)?;
     }
@@ -65,9 +72,25 @@ fn add(
                 infos.extend(parts.map(|(kind, cols)| info(TensorId { layer, kind }, 1, cols, quant)));
             }
             Some(kind) => infos.push(info(TensorId { layer, kind }, entry.rows, entry.cols, quant)),
-            // Passed over, as it is optional.
+            // A part of a matrix, of which others were met, or, as it is optional, passed over.
             None => {}
         }
+    }
+    Ok(())
+}
+
+/// Gives matrices in parts among the tensors the rows of all parts.
+fn add_parts<'t>(
+    file: &QsfFile,
+    row_parts: &mut RowPartTable,
+    infos: &mut [TensorInfo],
+    layer: Option<u32>,
+    tensors: impl Iterator<Item = &'t TensorEntry>,
+) -> Result<()> {
+    let found = row_parts.take(layer, &tensors.collect::<Vec<_>>());
+    for matrix in found.map_err(|damage| damage.in_file(file.path()))? {
+        let id = TensorId { layer, kind: matrix.kind };
+        infos.iter_mut().filter(|info| info.id == id).for_each(|info| info.rows = matrix.rows.rows());
     }
     Ok(())
 }

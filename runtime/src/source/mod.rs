@@ -6,6 +6,7 @@
 //! | `weight_source` | the trait |
 //! | `open`, `hub_cache` | which kind of source a path is, and which directory is meant |
 //! | `qsf`, `gguf`, `huggingface` | the kinds |
+//! | `found` | the tensors of a QSF file, parts of matrices put together |
 //! | `mapping`, `arrangement`, `transpose` | from tensors as they are stored to those of the model |
 //! | `shape` | which tensors a model has, in which shapes |
 //! | `expansion` | the same of a compressed file, before it is decompressed |
@@ -17,6 +18,7 @@
 pub mod adapter;
 mod arrangement;
 mod expansion;
+mod found;
 pub mod gguf;
 mod hub_cache;
 pub(crate) mod huggingface;
@@ -32,13 +34,14 @@ mod weight_source;
 
 pub use crate::tensor::{ForeignRows, ForeignType, NativeRows, StoredType, Tensor, TensorBytes};
 pub use arrangement::{RowOrder, SHARDS};
+pub(crate) use found::Found;
 pub use hub_cache::{name_of_snapshot, snapshot_of};
 pub use huggingface::{HfNames, HuggingFaceSource, configuration_of, configured_model, open_huggingface};
 pub use mapping::SavedTensor;
 pub use merged::Merged;
 pub use open::{is_qsf, open, refuse_what_is_no_model};
 pub use qsf::QsfSource;
-pub(crate) use qsf::{Found, has_gate, model_config};
+pub(crate) use qsf::{has_gate, model_config};
 pub use replaced::Replaced;
 pub use shape::{check_complete, expected_shape, required_tensors};
 pub use text_tokens::tokenizer_of;

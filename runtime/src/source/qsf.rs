@@ -3,19 +3,18 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use qsf_format::panels::PANEL_ROWS;
 use qsf_format::{
-    BlockSize, Damage, EarlyExits, EmbeddingInfo, FileBytes, Layout, ModelConfig, OutlierTable, QsfFile,
-    QuantType, RawBytes, SectionTag, StoredAdapter, TensorEntry, TensorGroup, TensorId, TensorKind,
+    EarlyExits, ModelConfig, QsfFile, SectionTag, StoredAdapter, TensorEntry, TensorId, TensorKind,
     VocabClusters, is_untrusted,
 };
 use rayon::prelude::*;
 
+use super::Found;
 use super::expansion::{check_headers, is_suspicious, too_expansive};
 use super::shape::check_complete;
 use super::{TensorInfo, WeightSource};
 use crate::error::{Result, RuntimeError};
-use crate::tensor::{Tensor, TensorBytes};
+use crate::tensor::Tensor;
 
 /// An open QSF file, every layer of it checked.
 pub struct QsfSource {
@@ -63,19 +62,19 @@ impl QsfSource {
         let gated = layers.first().is_some_and(|group| has_gate(&group.tensors));
         let config = model_config(&file, tied_head, gated)?;
         let outliers = file.outliers()?;
-        let mut tensors =
-            Found { file: &file, config: &config, outliers, tensors: HashMap::new(), infos: Vec::new() };
+        let row_parts = file.row_parts()?;
+        let mut found = Found::new(&file, &config, outliers, row_parts);
         let (bytes, info) = embedding?;
-        tensors.add_embedding(&bytes, &info)?;
+        found.add_embedding(&bytes, &info)?;
         for (layer, group) in (0..).zip(&layers) {
-            tensors.add_group(Some(layer), group)?;
+            found.add_group(Some(layer), group, None)?;
         }
-        tensors.add_group(None, &last)?;
+        let len = bytes.as_slice().len();
+        found.add_group(None, &last, Some(&TensorEntry::of_embedding(&info, 0..len)))?;
         if let Some(positions) = file.positions()? {
-            tensors.add_group(None, &positions)?;
+            found.add_group(None, &positions, None)?;
         }
-        let Found { tensors, infos, outliers, .. } = tensors;
-        outliers.check_all_taken().map_err(|damage| damage.in_file(file.path()))?;
+        let (tensors, infos): (HashMap<_, _>, Vec<TensorInfo>) = found.finish()?;
         check_complete(file.path(), &config, &infos)?;
         let tokenizer = file.section_bytes(SectionTag::TOKENIZER)?;
         let chat_template = file.section_bytes(SectionTag::CHAT_TEMPLATE)?;
@@ -123,132 +122,6 @@ pub(crate) fn model_config(file: &QsfFile, tied_head: bool, gated: bool) -> Resu
     })?;
     config.check().map_err(|e| RuntimeError::bad_input(file.path(), "file header", "a possible model", e))?;
     Ok(config)
-}
-
-/// Collects the tensors of a file.
-pub(crate) struct Found<'a> {
-    pub file: &'a QsfFile,
-    pub config: &'a ModelConfig,
-    /// What is stored apart from the blocks of tensors that were not found yet.
-    pub outliers: OutlierTable,
-    pub tensors: HashMap<TensorId, Tensor>,
-    pub infos: Vec<TensorInfo>,
-}
-
-impl Found<'_> {
-    fn add_embedding(&mut self, bytes: &RawBytes, info: &EmbeddingInfo) -> Result<()> {
-        let len = bytes.as_slice().len();
-        let id = TensorId::of_model(TensorKind::TokenEmbedding);
-        self.add(id, info.rows, info.cols, info.quant, info.layout, tensor_bytes(bytes, 0..len))
-    }
-
-    pub fn add_group(&mut self, layer: Option<u32>, group: &TensorGroup) -> Result<()> {
-        self.file.check_kinds_known(layer, &group.tensors)?;
-        for entry in &group.tensors {
-            self.add_entry(layer, entry, tensor_bytes(&group.bytes, entry.data.clone()))?;
-        }
-        Ok(())
-    }
-
-    /// One tensor with these bytes.
-    pub fn add_entry(&mut self, layer: Option<u32>, entry: &TensorEntry, bytes: TensorBytes) -> Result<()> {
-        let Some(kind) = entry.kind else {
-            // An optional kind of a later version. What it has apart from its blocks is passed over with it.
-            let taken = self.outliers.take_of_entry(layer, entry);
-            return taken.map(|_| ()).map_err(|damage| damage.in_file(self.file.path()).into());
-        };
-        let id = TensorId { layer, kind };
-        if kind == TensorKind::FfnBiases {
-            return self.add_joined_biases(id, entry.quant, &bytes);
-        }
-        self.check_experts(entry, id)?;
-        self.add(id, entry.rows, entry.cols, entry.quant, entry.layout, bytes)
-    }
-
-    /// Kind 13 holds the up bias followed by the down bias.
-    fn add_joined_biases(&mut self, id: TensorId, quant: QuantType, bytes: &TensorBytes) -> Result<()> {
-        let (up, down) = (self.config.ffn, self.config.hidden);
-        let width = |cols: u32| quant.row_bytes(BlockSize::B64, cols.into()).unwrap_or(u64::MAX) as usize;
-        let all = bytes.as_slice();
-        if !quant.is_float() || all.len() != width(up) + width(down) {
-            return Err(RuntimeError::bad_input(
-                self.file.path(),
-                id.to_string(),
-                format!("{up} + {down} floats"),
-                format!("{} bytes of {quant}", all.len()),
-            ));
-        }
-        let (first, second) = all.split_at(width(up));
-        for (kind, cols, part) in
-            [(TensorKind::FfnUpBias, up, first), (TensorKind::FfnDownBias, down, second)]
-        {
-            let bytes = part.to_vec().into();
-            self.add(TensorId { kind, ..id }, 1, cols, quant, Layout::Rows, bytes)?;
-        }
-        Ok(())
-    }
-
-    /// Each expert is used as a matrix of its own, so none may end inside a panel.
-    pub fn check_experts(&self, entry: &TensorEntry, id: TensorId) -> Result<()> {
-        // A stack in a layer without experts, or of other rows than the configuration says, is refused later.
-        let (Layout::Panels16, Some(count)) = (entry.layout, self.config.stacked(id)) else { return Ok(()) };
-        let rows = entry.rows / count;
-        if rows.is_multiple_of(PANEL_ROWS as u32) {
-            return Ok(());
-        }
-        Err(RuntimeError::bad_input(
-            self.file.path(),
-            id.to_string(),
-            "experts of whole panels of 16 rows (layout 3)",
-            format!("{rows} rows per expert"),
-        ))
-    }
-
-    fn add(
-        &mut self,
-        id: TensorId,
-        rows: u32,
-        cols: u32,
-        quant: QuantType,
-        layout: Layout,
-        bytes: TensorBytes,
-    ) -> Result<()> {
-        let path = self.file.path();
-        let shape = (rows as usize, cols as usize);
-        let block = self.file.header().block;
-        let found = bytes.as_slice().len() as u64;
-        let tensor =
-            Tensor::with_layout(shape.0, shape.1, quant, block, layout, bytes).map_err(|expected| {
-                let expected = format!("{} bytes", expected.unwrap_or(u64::MAX));
-                RuntimeError::from(Damage::new(id.to_string(), 0, expected, found).in_file(path))
-            })?;
-        let outliers = self.outliers.take(id, quant, rows, cols).map_err(|damage| damage.in_file(path))?;
-        let tensor = tensor.with_tables(self.file.tables());
-        let tensor = match outliers {
-            Some(outliers) => tensor.with_outliers(outliers, 0),
-            None => tensor,
-        };
-        let name = id.to_string();
-        if self.tensors.insert(id, tensor).is_some() {
-            return Err(RuntimeError::bad_input(path, name, "each tensor once", "a second one"));
-        }
-        self.infos.push(TensorInfo { id, name, rows: shape.0, cols: shape.1, stored: quant.into() });
-        Ok(())
-    }
-}
-
-/// A range of raw bytes, shared rather than copied.
-fn tensor_bytes(raw: &RawBytes, range: std::ops::Range<usize>) -> TensorBytes {
-    match raw {
-        RawBytes::Owned(bytes) => TensorBytes::Owned(bytes.clone(), range),
-        RawBytes::InFile(file, all) => {
-            let range = all.start + range.start..all.start + range.end;
-            match file {
-                FileBytes::Mapped(map) => TensorBytes::Mapped(map.clone(), range),
-                FileBytes::Memory(bytes) => TensorBytes::Owned(bytes.clone(), range),
-            }
-        }
-    }
 }
 
 impl WeightSource for QsfSource {

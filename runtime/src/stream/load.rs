@@ -67,7 +67,7 @@ impl StreamedModel {
         // The plan is changed below.
         let skipped = plan.skipped.clone();
         let places: Vec<&Place> = source.matrices(&skipped, false).collect();
-        let panel = EmbeddingRows::panel_bytes(&source.embedding().form);
+        let panel = source.embedding().map_or(0, |place| EmbeddingRows::panel_bytes(&place.form));
         let mut arena = Arena::new(arena_bytes(&places, source, &plan, panel))?;
         let mut main_reader = reader(source.path(), source.io(), source.parts())?;
         let started = Instant::now();
@@ -84,23 +84,23 @@ impl StreamedModel {
                 streamed.push((*place, add_pieces(&mut schedule, place, plan.piece_bytes)));
             }
         }
-        let mut embedding = None;
-        if plan.embedding_resident {
-            embedding = Some(match weights.get(&source.embedding().id) {
+        let id = TensorId::of_model(TensorKind::TokenEmbedding);
+        let mut embedding = source.vector(id).cloned().map(Embedding::Resident);
+        if let Some(place) = source.embedding().filter(|_| plan.embedding_resident) {
+            embedding = Some(match weights.get(&id) {
                 Some(Weight::Resident(tensor)) => Embedding::Resident(tensor.clone()),
-                _ => Embedding::Resident(read_tensor(&mut main_reader, source.embedding(), &mut arena)?),
+                _ => Embedding::Resident(read_tensor(&mut main_reader, place, &mut arena)?),
             });
         }
         let read = main_reader.bytes_read();
         let at_first = (read, started.elapsed());
-        let embedding = match embedding {
-            Some(embedding) => embedding,
-            None => {
-                let panels = cache(source, regions(&mut arena, "embedding rows", plan.panels, panel)?)?;
-                let (form, part) = (source.embedding().form.clone(), source.embedding().part.clone());
-                Embedding::OnDisk(Box::new(EmbeddingRows::new(form, part, panels)))
-            }
-        };
+        if embedding.is_none()
+            && let Some(Place { form, part, .. }) = source.embedding()
+        {
+            let panels = cache(source, regions(&mut arena, "embedding rows", plan.panels, panel)?)?;
+            let rows = EmbeddingRows::new(form.clone(), part.clone(), panels);
+            embedding = Some(Embedding::OnDisk(Box::new(rows)));
+        }
         plan.bytes_per_token = schedule.bytes_per_token() + plan.expert_bytes_per_token;
         let pipeline = if schedule.is_empty() {
             None
@@ -128,7 +128,7 @@ impl StreamedModel {
         for place in source.matrices(&skipped, true) {
             add(place, Pieces::LeftOut);
         }
-        let parts = Parts { source, weights: Mutex::new(weights), embedding: Mutex::new(Some(embedding)) };
+        let parts = Parts { source, weights: Mutex::new(weights), embedding: Mutex::new(embedding) };
         let model = Model::assemble(&parts)?;
         Ok(StreamedModel { model, plan, status: StreamStatus { pipeline, at_first } })
     }
@@ -138,8 +138,8 @@ fn arena_bytes(places: &[&Place], source: &StreamSource, plan: &MemoryPlan, pane
     let page = |bytes: usize| bytes.next_multiple_of(REGION_ALIGN);
     let kept = places.iter().zip(&plan.resident).filter(|(_, resident)| **resident);
     let kept: usize = kept.map(|(place, _)| page(place.raw().len() + SLACK)).sum();
-    let table = plan.embedding_resident && !source.config().tied_head;
-    let embedding = if table { page(source.embedding().raw().len() + SLACK) } else { 0 };
+    let table = source.embedding().filter(|_| plan.embedding_resident && !source.config().tied_head);
+    let embedding = table.map_or(0, |place| page(place.raw().len() + SLACK));
     let experts = plan.expert_pieces * page(plan.expert_piece_bytes);
     kept + embedding + plan.panels * page(panel) + plan.buffers * page(plan.buffer_bytes) + experts
 }

@@ -272,7 +272,8 @@ impl Costs<'_> {
         let Rung { piece, buffers, panels } = rung;
         let state = StateBytes::of(self.config, self.need.context, batch, self.need.kv);
         let other = RESERVE + PER_THREAD * self.need.threads as u64;
-        let panel = region(EmbeddingRows::panel_bytes(&self.source.embedding().form));
+        let panel =
+            self.source.embedding().map_or(0, |place| region(EmbeddingRows::panel_bytes(&place.form)));
         let logits = (self.need.logit_rows * size_of::<f32>()) as u64;
         let readers = 2 + u64::from(self.has_experts());
         let compared = self.need.compared_with.as_ref().map_or(0, |(config, kv)| {
@@ -329,13 +330,14 @@ impl Costs<'_> {
             places.all(|(_, resident)| *resident)
         };
         let (all_experts, all_others) = (all(true), all(false));
-        let embedding = self.source.embedding();
-        let tied = self.config.tied_head;
-        let embedding_resident = all_experts && all_others && (tied || kept_bytes(embedding) <= left);
+        // Of a tied head, and in parts, it is in memory anyway.
+        let embedding = self.source.embedding().filter(|_| !self.config.tied_head).map_or(0, kept_bytes);
+        let in_parts = self.source.embedding().is_none();
+        let embedding_resident = in_parts || (all_experts && all_others && embedding <= left);
         let kept = matrices.iter().zip(&resident).filter(|(_, resident)| **resident);
         let mut kept: u64 = kept.map(|(place, _)| kept_bytes(place)).sum();
-        if embedding_resident && !tied {
-            kept += kept_bytes(embedding);
+        if embedding_resident {
+            kept += embedding;
         }
         regions.push(("weights that stay", kept));
         let mut plan = MemoryPlan {
@@ -355,7 +357,8 @@ impl Costs<'_> {
             resident,
             regions: Vec::new(),
             bytes_per_token: 0,
-            weight_bytes: matrices.iter().map(|place| self.bytes_per_token(place)).sum(),
+            weight_bytes: matrices.iter().map(|place| self.bytes_per_token(place)).sum::<u64>()
+                + self.source.split_bytes(),
         };
         if !all_experts {
             // The one piece that must be is a region of its own already.

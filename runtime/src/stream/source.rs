@@ -52,9 +52,10 @@ pub struct StreamSource {
     chat_template: Option<Vec<u8>>,
     /// In the order of use: layer by layer, then a separate head.
     places: Vec<Place>,
-    embedding: Place,
+    /// The token embedding; none where it is in parts, which are in memory.
+    embedding: Option<Place>,
     parts: Vec<StreamPart>,
-    /// Norms, biases and learned positions.
+    /// Norms, biases, learned positions, and matrices in parts.
     vectors: HashMap<TensorId, Tensor>,
     infos: Vec<TensorInfo>,
     quantized_before: Vec<String>,
@@ -79,8 +80,8 @@ impl StreamSource {
         let parts: Vec<_> = outlines.into_iter().chain([last, embedding]).enumerate().map(part).collect();
         let mut reader = reader(path, io, &parts)?;
         let outliers = file.outliers()?;
-        let mut found =
-            Found { file: &file, config: &config, outliers, tensors: HashMap::new(), infos: Vec::new() };
+        let row_parts = file.row_parts()?;
+        let mut found = Found::new(&file, &config, outliers, row_parts);
         let mut places = Vec::new();
         let [layers @ .., last, embedding] = &parts[..] else {
             return Err(RuntimeError::bad_input(
@@ -90,13 +91,23 @@ impl StreamSource {
                 "none",
             ));
         };
-        let embedding = place(&mut found, None, embedding, &embedding.outline.tensors[0])?;
+        let of_embedding = &embedding.outline.tensors[0];
+        let mut in_memory = false;
         for (layer, part) in (0..).map(Some).zip(layers).chain([(None, last)]) {
             file.check_kinds_known(layer, &part.outline.tensors)?;
+            let with = layer.is_none().then_some(of_embedding);
+            let split = found.take_split(layer, part.outline.tensors.iter().chain(with))?;
+            let is_split = |kind: TensorKind| split.iter().any(|matrix| matrix.kind == kind);
+            if with.is_some() && is_split(TensorKind::TokenEmbedding) {
+                let bytes = read_all(&mut reader, embedding, &of_embedding.data)?;
+                found.add_entry(None, of_embedding, &split, bytes.into())?;
+                in_memory = true;
+            }
             for entry in &part.outline.tensors {
                 // Rows of it are looked up, and nothing is multiplied with it.
                 let looked_up = entry.kind == Some(TensorKind::PerLayerEmbedding);
-                if entry.rows > 1 && entry.kind.is_some() && !looked_up {
+                let streamed = entry.kind.is_some_and(|kind| !is_split(kind));
+                if entry.rows > 1 && streamed && !looked_up {
                     found.check_experts(
                         entry,
                         TensorId { layer, kind: entry.kind.unwrap_or(TensorKind::Head) },
@@ -104,15 +115,19 @@ impl StreamSource {
                     places.push(place(&mut found, layer, part, entry)?);
                 } else {
                     let bytes = read_all(&mut reader, part, &entry.data)?;
-                    found.add_entry(layer, entry, bytes.into())?;
+                    found.add_entry(layer, entry, &split, bytes.into())?;
                 }
             }
+            split.into_iter().try_for_each(|matrix| found.join(layer, matrix))?;
         }
+        let embedding = match in_memory {
+            true => None,
+            false => Some(place(&mut found, None, embedding, of_embedding)?),
+        };
         if let Some(positions) = file.positions()? {
-            found.add_group(None, &positions)?;
+            found.add_group(None, &positions, None)?;
         }
-        let Found { outliers, tensors: vectors, infos, .. } = found;
-        outliers.check_all_taken().map_err(|damage| damage.in_file(path))?;
+        let (vectors, infos) = found.finish()?;
         check_complete(path, &config, &infos)?;
         // What layers get of a token, and streams, are made before the first, and streams come together before the head.
         let order = |place: &Place| {
@@ -157,15 +172,20 @@ impl StreamSource {
         skipped: &'a [usize],
         of_skipped: bool,
     ) -> impl Iterator<Item = &'a Place> {
-        let tied = self.config.tied_head.then_some(&self.embedding);
+        let tied = self.embedding.as_ref().filter(|_| self.config.tied_head);
         let is_skipped =
             |place: &Place| place.id.layer.is_some_and(|layer| skipped.contains(&(layer as usize)));
         self.places.iter().chain(tied).filter(move |place| is_skipped(place) == of_skipped)
     }
 
-    /// The token embedding.
-    pub(super) fn embedding(&self) -> &Place {
-        &self.embedding
+    /// The token embedding, unless it is in parts, which are in memory as vectors are.
+    pub(super) fn embedding(&self) -> Option<&Place> {
+        self.embedding.as_ref()
+    }
+
+    /// Bytes of the matrices in parts: tokens are multiplied with all of them.
+    pub(super) fn split_bytes(&self) -> u64 {
+        self.vectors.values().filter(|tensor| tensor.split().is_some()).map(Tensor::stored_bytes).sum()
     }
 
     /// All parts with weights.
@@ -173,7 +193,7 @@ impl StreamSource {
         &self.parts
     }
 
-    /// A vector, or the learned positions.
+    /// A vector, the learned positions, or a matrix in parts.
     pub(super) fn vector(&self, id: TensorId) -> Option<&Tensor> {
         self.vectors.get(&id)
     }
@@ -282,7 +302,7 @@ impl WeightSource for StreamSource {
         if let Some(vector) = self.vectors.get(&id) {
             return Ok(vector.clone());
         }
-        let place = self.places.iter().chain([&self.embedding]).find(|place| place.id == id);
+        let place = self.places.iter().chain(&self.embedding).find(|place| place.id == id);
         let place = place.ok_or_else(|| {
             RuntimeError::bad_input(self.file.path(), id.to_string(), "a tensor of the file", "none")
         })?;

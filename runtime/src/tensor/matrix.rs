@@ -8,6 +8,7 @@ use qsf_format::{BlockSize, CodeTables, Layout, Outliers, QuantType};
 
 use super::bytes::TensorBytes;
 use super::native_rows::NativeRows;
+use super::split_rows::SplitRows;
 use super::stored_type::StoredType;
 use qsf_cpu::Isa;
 
@@ -56,6 +57,11 @@ pub trait ForeignRows: Send + Sync + Debug {
     /// The rows from `first` on as a tensor that needs no such decoding, where they happen to be one.
     fn slice(&self, first: usize, rows: usize) -> Option<Tensor> {
         let _ = (first, rows);
+        None
+    }
+
+    /// The parts of a matrix whose rows are in several types.
+    fn split(&self) -> Option<&SplitRows> {
         None
     }
 }
@@ -186,11 +192,25 @@ impl Tensor {
 
     /// Whether kernels multiply this with 8-bit activations.
     pub fn has_blocks(&self) -> bool {
-        self.native().is_some_and(|native| !native.quant.is_float())
+        match self.split() {
+            Some(split) => split.parts().iter().any(Tensor::has_blocks),
+            None => self.native().is_some_and(|native| !native.quant.is_float()),
+        }
+    }
+
+    /// The parts of this matrix, where it is one in several types, and all of its rows.
+    pub fn split(&self) -> Option<&SplitRows> {
+        match &self.values {
+            Values::Foreign { rows, .. } => rows.split().filter(|split| split.rows().rows() == self.rows),
+            Values::Native(_) => None,
+        }
     }
 
     /// Bytes of all rows as stored, with what is stored apart from the blocks.
     pub fn stored_bytes(&self) -> u64 {
+        if let Some(split) = self.split() {
+            return split.parts().iter().map(Tensor::stored_bytes).sum();
+        }
         let row_bytes = match &self.values {
             Values::Native(native) => native.row_bytes,
             Values::Foreign { rows, .. } => rows.row_bytes(),

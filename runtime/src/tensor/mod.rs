@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `matrix` | a matrix (or a vector: one row), and rows of types that only sources have |
 //! | `native_rows` | rows in a type and a layout of the file format: what kernels multiply with |
+//! | `split_rows` | a matrix whose rows are in several types |
 //! | `bytes` | where the bytes are: in a mapped file, in memory of their own, in an arena |
 //! | `stored_type` | the types that values can be stored in |
 //! | `gather` | rows in another order |
@@ -12,9 +13,11 @@ mod bytes;
 mod gather;
 mod matrix;
 mod native_rows;
+mod split_rows;
 mod stored_type;
 
 pub use bytes::TensorBytes;
 pub use matrix::{ForeignRows, Tensor};
 pub use native_rows::NativeRows;
+pub use split_rows::SplitRows;
 pub use stored_type::{ForeignType, StoredType, TERNARY};

@@ -173,6 +173,7 @@ impl WeightSource for Altered {
             TensorKind::AttnKUp,
             TensorKind::AttnVUp,
             TensorKind::Head,
+            TensorKind::TokenEmbedding,
         ];
         if !self.outliers || !with_outliers.contains(&id.kind) {
             return Ok(tensor);
@@ -202,6 +203,14 @@ fn experts_have_biases_outliers_and_gates_of_another_type() {
             let name = format!("up projections {ups:?}, outliers {outliers}, biases {biases}");
             assert_close(&Altered::new(clipped.clone(), ups, outliers, biases), &name);
         }
+    }
+}
+
+#[test]
+fn an_embedding_has_the_outliers_of_its_rows() {
+    for tied_head in [true, false] {
+        let config = ModelConfig { tied_head, ..llama() };
+        assert_close(&Altered::new(config, None, true, false), &format!("tied head {tied_head}"));
     }
 }
 

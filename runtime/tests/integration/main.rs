@@ -17,6 +17,8 @@ mod gpu_experts;
 #[cfg(feature = "gpu")]
 mod gpu_limits;
 #[cfg(feature = "gpu")]
+mod gpu_parts;
+#[cfg(feature = "gpu")]
 mod gpu_recurrent;
 #[cfg(feature = "gpu-texts")]
 mod gpu_texts;

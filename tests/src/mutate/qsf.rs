@@ -74,6 +74,7 @@ fn fields(file: &[u8], open: Option<&QsfFile>) -> Vec<Field> {
     // Records of fields of four bytes, more or less.
     for tag in [
         SectionTag::OUTLIERS,
+        SectionTag::ROW_PARTS,
         SectionTag::CLUSTERS,
         SectionTag::EXITS,
         SectionTag::GRIDS,

@@ -30,7 +30,7 @@ fn crc(source: &dyn WeightSource, id: TensorId) -> String {
     format!("{:08x}", hasher.finalize())
 }
 
-/// Loaded and read from the disk piece by piece. Kind 13 is two tensors here, and optional kinds are none.
+/// Loaded and read from the disk piece by piece. Kind 13 is two tensors here, optional kinds are none, and parts are one matrix.
 #[test]
 fn a_model_that_another_writer_made_is_run_with_the_values_that_the_writer_gave_it() {
     for case in cases("accepted.json") {
@@ -41,7 +41,12 @@ fn a_model_that_another_writer_made_is_run_with_the_values_that_the_writer_gave_
         }
         let sources: [&dyn WeightSource; 2] =
             [&QsfSource::open(&path).unwrap(), &StreamSource::open(&path, Io::Pread).unwrap()];
-        for tensor in case["tensors"].as_array().unwrap() {
+        let in_parts = case["matrices"].as_array().cloned().unwrap_or_default();
+        let is_part_0 = |tensor: &&Value| {
+            in_parts.iter().any(|matrix| ["layer", "kind"].iter().all(|key| matrix[key] == tensor[key]))
+        };
+        let whole = case["tensors"].as_array().unwrap().iter().filter(|tensor| !is_part_0(tensor));
+        for tensor in whole.chain(&in_parts) {
             let kind = TensorKind::from_id(tensor["kind"].as_u64().unwrap() as u32);
             let Some(kind) = kind.filter(|kind| *kind != TensorKind::FfnBiases) else { continue };
             let id = TensorId { layer: tensor["layer"].as_u64().map(|layer| layer as u32), kind };
@@ -74,6 +79,23 @@ fn a_sound_file_that_is_no_model_is_refused_by_who_runs_it() {
         let unused = case["name"] == "kind-unused";
         let told = matches!(error.failure(), Failure::BadInput | Failure::Unsupported);
         assert!(told && (!unused || error.to_string().contains("attn_q")), "{case}: {error}");
+    }
+}
+
+#[test]
+fn parts_of_matrices_are_listed_by_their_names() {
+    let path = folder().join("parts-head.qsf");
+    let shown = program("qsf-inspect").arg(&path).args("--verify --tensors --json").run().json();
+    let listed = shown["tensors"].as_array().unwrap();
+    for (name, kind_id, rows) in [
+        ("token_embedding", 69_u32, 16_u32),
+        ("token_embedding.1", 325, 34),
+        ("head.1", 322, 18),
+        ("head.2", 578, 1),
+    ] {
+        let part = listed.iter().find(|tensor| tensor["kind"] == name).unwrap();
+        assert_eq!((&part["kind_id"], &part["rows"]), (&kind_id.into(), &rows.into()), "{part}");
+        assert_eq!(part["known"], true, "{part}");
     }
 }
 

@@ -69,6 +69,7 @@ mod streaming;
 // What is shown.
 mod json_documents;
 mod report;
+mod row_parts;
 mod self_text;
 
 // The system around them.

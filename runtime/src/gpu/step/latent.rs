@@ -165,7 +165,7 @@ impl Recorder<'_> {
         (input, input_stride): (&Arc<Buffer>, usize),
         out: HeadsOut<'_>,
     ) {
-        let GpuStack { matrix, words: _, pieces: _, bias: _, update: _ } = matrices;
+        let GpuStack { matrix, pieces: _, places: _, bias: _, update: _ } = matrices;
         let heads = self.model.config.heads as usize;
         let mut first = 0;
         while first < tokens {

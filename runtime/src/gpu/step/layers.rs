@@ -11,7 +11,7 @@ use super::recorder::{Recorder, RowPart};
 use crate::gpu::kernels::Kernel;
 use crate::gpu::likeliest::{Round, rounds};
 use crate::gpu::model::GpuLayer;
-use crate::gpu::weights::GpuMatrix;
+use crate::gpu::parts::GpuParts;
 use crate::gpu::wgsl::choose::{self, Choose};
 use crate::gpu::wgsl::embed::Embed;
 use crate::gpu::wgsl::likeliest::Likeliest;
@@ -104,23 +104,28 @@ impl Recorder<'_> {
     }
 
     /// The residual stream begins with rows of the embedding.
-    fn embed(&mut self, tokens: usize, embedding: &GpuMatrix) {
+    fn embed(&mut self, tokens: usize, embedding: &GpuParts) {
         let (model, buffers) = (self.model, &self.state.buffers);
-        let config = &model.config;
-        self.push(
-            Kernel::Embed(Embed { codes: embedding.codes, positions: model.has_positions }),
-            &[&embedding.buffer, &buffers.tokens, &buffers.hidden, &model.positions],
-            &[
-                embedding.at,
-                embedding.superblocks(),
+        let (config, places) = (&model.config, embedding.places.as_ref());
+        // Each piece does its own tokens.
+        for (matrix, first) in embedding.pieces() {
+            let kernel =
+                Embed { codes: matrix.codes, positions: model.has_positions, listed: places.is_some() };
+            let job = [
+                matrix.at,
+                matrix.superblocks(),
                 config.hidden,
                 self.state.position as u32,
                 config.embedding_scale.unwrap_or(1.0).to_bits(),
                 // Where nothing could be chosen, the next step begins with a token that does not exist.
                 config.vocab,
-            ],
-            (tokens as u32, 1, 1),
-        );
+                first,
+                matrix.rows,
+            ];
+            let mut bound = vec![&matrix.buffer, &buffers.tokens, &buffers.hidden, &model.positions];
+            bound.extend(places);
+            self.push(Kernel::Embed(kernel), &bound, &job, (tokens as u32, 1, 1));
+        }
     }
 
     /// Attention, or a recurrent mixer, or both beside each other, and what is read behind the norm of what follows.
@@ -167,17 +172,18 @@ impl Recorder<'_> {
         let (model, buffers) = (self.model, &self.state.buffers);
         let (hidden, vocab) = (model.config.hidden as usize, model.config.vocab as usize);
         let stride = padded(hidden);
-        let way = Way {
-            input: &buffers.normed,
-            input_stride: stride,
-            output: &buffers.logits,
-            output_stride: vocab,
-            first: 0,
-        };
-        self.linear_from(&model.head, rows.start, rows.len(), &way);
+        let places = model.head.places.as_ref();
+        let output = if places.is_some() { &buffers.unordered } else { &buffers.logits };
+        let way =
+            Way { input: &buffers.normed, input_stride: stride, output, output_stride: vocab, first: 0 };
+        self.linear_from(&model.head.linear, rows.start, rows.len(), &way);
         let count = rows.len() * vocab;
         let groups = count.div_ceil(pointwise::THREADS);
         let groups = (groups.min(MAX_GROUPS) as u32, groups.div_ceil(MAX_GROUPS) as u32, 1);
+        if let Some(places) = places {
+            let job = [count as u32, vocab as u32];
+            self.push(Kernel::Reorder, &[output, places, &buffers.logits], &job, groups);
+        }
         let of_config =
             [(Kernel::Scale, model.config.logit_scale), (Kernel::Softcap, model.config.logit_softcap)];
         for (kernel, value) in of_config {

@@ -132,20 +132,21 @@ impl Recorder<'_> {
 
     /// The matrices of the experts that were chosen.
     pub(super) fn chosen(&mut self, stack: &GpuStack, choices: Choices, output: Output, way: &Way<'_>) {
-        let GpuStack { matrix, words, pieces, bias, update } = stack;
+        let GpuStack { matrix, pieces, places, bias, update } = stack;
         let tokens = if choices.tiles.is_some() { TILE } else { 1 };
-        let (kernel, groups) = shape(self.abilities, matrix, matrix.rows, tokens, output);
-        let kernel = MatVec { experts: Some(choices.inputs), bias: bias.is_some(), ..kernel };
         let buffers = &self.state.buffers;
         let which = if choices.tiles.is_some() { &buffers.tiles } else { &buffers.chosen };
         let together = choices.tiles.unwrap_or(choices.count) as u32;
         // Each of them does what was chosen of its experts, and leaves the rest to the others.
-        for StackPiece { buffer, at, experts } in pieces {
+        for StackPiece { first, words, experts } in pieces {
+            let (kernel, groups) = shape(self.abilities, first, first.rows, tokens, output);
+            let listed = places.is_some();
+            let kernel = MatVec { experts: Some(choices.inputs), bias: bias.is_some(), listed, ..kernel };
             let job = [
-                *at,
-                at + matrix.words(matrix.rows),
-                matrix.superblocks(),
-                matrix.rows,
+                first.at,
+                first.at + first.words(first.rows),
+                first.superblocks(),
+                first.rows,
                 0,
                 (way.input_stride / 4) as u32,
                 way.output_stride as u32,
@@ -158,7 +159,8 @@ impl Recorder<'_> {
                 experts.start,
                 experts.end,
             ];
-            let bound = [buffer, way.input, way.output, &self.model.vectors, which];
+            let mut bound = vec![&first.buffer, way.input, way.output, &self.model.vectors, which];
+            bound.extend(places);
             self.push(Kernel::MatVec(kernel), &bound, &job, (groups.0, groups.1, together));
         }
         self.add_outliers(matrix, 0, choices.count, Some(choices.inputs), way);
@@ -305,6 +307,7 @@ pub(super) fn shape(
         output,
         integers,
         experts: None,
+        listed: false,
     };
     let groups = panels.div_ceil(own);
     (kernel, (groups.min(MAX_GROUPS) as u32, groups.div_ceil(MAX_GROUPS) as u32, 1))

@@ -14,12 +14,14 @@ pub struct Embed {
     pub codes: PanelCodes,
     /// Whether learned positions are added.
     pub positions: bool,
+    /// Whether rows are in parts, and a list says where.
+    pub listed: bool,
 }
 
 impl Embed {
     /// The text of the kernel. `levels` are those of a learned type, `shift` that of its second grid.
     pub fn wgsl(&self, levels: &[f32], shift: f32) -> String {
-        let Embed { codes, positions } = *self;
+        let Embed { codes, positions, listed } = *self;
         let file = include_str!("embed.wgsl");
         let quads: Vec<usize> = (0..codes.quads()).collect();
         let put = |quad: &usize| {
@@ -41,6 +43,7 @@ impl Embed {
             .word("LINES", codes.lines("0", &quads))
             .word("PUT_QUADS", quads.iter().map(put).collect::<String>())
             .when("POSITIONS", positions)
+            .when("LISTED", listed)
             .make()
     }
 }

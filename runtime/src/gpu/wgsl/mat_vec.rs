@@ -39,6 +39,8 @@ pub struct MatVec {
     /// Whether vectors go through experts: one vector through one that was chosen, or those of a tile through its expert; or through the
     /// matrix of a head.
     pub experts: Option<Inputs>,
+    /// Whether experts that were chosen are of several types, and a list says where each is.
+    pub listed: bool,
 }
 
 /// Which vector an expert of those that were chosen reads.
@@ -106,6 +108,7 @@ impl MatVec {
         let tile_words = if self.is_tiled() { tokens + 1 } else { 2 };
         let text = Template::new(FILE)
             .when("CHOSEN", chosen)
+            .when("LISTED", self.listed)
             .word("MATRIX", if of_head { "group.z % job.used * job.expert_words" } else { "0u" })
             .when("TILED", self.is_tiled())
             .when("BIAS", self.bias)

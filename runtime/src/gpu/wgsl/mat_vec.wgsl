@@ -10,6 +10,9 @@ var<immediate> job: Job;
 //: if CHOSEN
 @group(0) @binding(4) var<storage, read> chosen: array<u32>;
 //: end
+//: if LISTED
+@group(0) @binding(5) var<storage, read> places: array<u32>;
+//: end
 var<workgroup> part: array<f32, SUMS>;
 const shift: f32 = SHIFT;
 //: insert MEMORY
@@ -22,10 +25,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     //: if CHOSEN
     // Where the group's part of `chosen` begins: an expert, and then the choices of a tile, or the weight of one choice.
     let tile = group.z * TILE_WORDS;
-    // Others are in another buffer, or there is none.
     let expert = chosen[tile];
-    if (expert < job.first_expert || expert >= job.end_expert) { return; }
-    let start = (expert - job.first_expert) * job.expert_words;
+    //: if LISTED
+    if (expert == NONE) { return; }
+    let place = places[expert];
+    //: else
+    let place = expert;
+    //: end
+    // Others are in another buffer or of another type, or there is none.
+    if (place < job.first_expert || place >= job.end_expert) { return; }
+    let start = (place - job.first_expert) * job.expert_words;
     //: else
     let start = MATRIX;
     //: end

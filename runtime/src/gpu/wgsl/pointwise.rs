@@ -36,6 +36,11 @@ pub fn scale() -> String {
     each("v * job.number")
 }
 
+/// The text of the kernel that puts the values of each row into another order.
+pub fn reorder() -> String {
+    Template::new(include_str!("reorder.wgsl")).number("THREADS", THREADS).make()
+}
+
 /// The text of the kernel that takes queries of attention by way of latents apart.
 pub fn split_queries() -> String {
     Template::new(include_str!("split_queries.wgsl")).number("THREADS", THREADS).make()

@@ -1,0 +1,122 @@
+//! A matrix whose rows are in several types (SPEC.md section 5.2).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use qsf_cpu::Isa;
+use qsf_format::RowParts;
+
+use super::matrix::{ForeignRows, Tensor};
+use super::stored_type::StoredType;
+
+/// The parts of a matrix, and which rows are in which.
+#[derive(Debug)]
+pub struct SplitRows {
+    parts: Vec<Tensor>,
+    rows: RowParts,
+}
+
+impl SplitRows {
+    /// These parts.
+    ///
+    /// # Panics
+    /// When they are other than the rows say, or of different widths: whoever reads a file checks that.
+    pub fn new(parts: Vec<Tensor>, rows: RowParts) -> SplitRows {
+        assert_eq!(parts.len(), rows.parts(), "parts");
+        for (i, part) in parts.iter().enumerate() {
+            assert_eq!((part.rows(), part.cols()), (rows.rows_of(i), parts[0].cols()), "part {i}");
+        }
+        SplitRows { parts, rows }
+    }
+
+    /// The parts, the first of which gives the matrix its type in reports.
+    pub fn parts(&self) -> &[Tensor] {
+        &self.parts
+    }
+
+    /// Which rows are in which part.
+    pub fn rows(&self) -> &RowParts {
+        &self.rows
+    }
+}
+
+impl ForeignRows for SplitRows {
+    fn stored_type(&self) -> StoredType {
+        self.parts[0].stored_type()
+    }
+
+    fn row_bytes(&self) -> usize {
+        let bytes: u64 = self.parts.iter().map(Tensor::stored_bytes).sum();
+        bytes.div_ceil(self.rows.rows().max(1) as u64) as usize
+    }
+
+    fn decode_row(&self, isa: Isa, row: usize, out: &mut [f32]) {
+        let (part, row) = self.rows.place(row);
+        self.parts[part].decode_row(isa, row, out);
+    }
+
+    /// Rows that are one behind the other in a part: those of an expert.
+    fn slice(&self, first: usize, rows: usize) -> Option<Tensor> {
+        if rows == 0 || first + rows > self.rows.rows() {
+            return None;
+        }
+        let (part, from) = self.rows.place(first);
+        let run = self.rows.runs().iter().find(|run| run.rows().contains(&first))?;
+        (first + rows <= run.rows().end).then(|| self.parts[part].slice_rows(from..from + rows))
+    }
+
+    fn split(&self) -> Option<&SplitRows> {
+        Some(self)
+    }
+}
+
+impl Tensor {
+    /// A matrix in parts.
+    ///
+    /// # Panics
+    /// As [`SplitRows::new`].
+    pub fn of_parts(parts: Vec<Tensor>, rows: RowParts) -> Tensor {
+        let (count, cols) = (rows.rows(), parts[0].cols());
+        Tensor::foreign(count, cols, Arc::new(SplitRows::new(parts, rows)))
+    }
+
+    /// Parts that are stored for themselves: those of a matrix in parts, or the one that all of it is.
+    pub fn stored_parts(&self) -> &[Tensor] {
+        self.split().map_or(std::slice::from_ref(self), SplitRows::parts)
+    }
+
+    /// Whether each of so many equal shares of the rows is in one part.
+    pub(crate) fn has_whole_shares(rows: &RowParts, count: usize) -> bool {
+        let share = rows.rows() / count.max(1);
+        let within = |run: Range<usize>| run.start.is_multiple_of(share) && run.end.is_multiple_of(share);
+        share > 0 && rows.runs().iter().all(|run| within(run.rows()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_those_of_the_parts_and_an_expert_is_a_plain_matrix() {
+        // Experts of two rows: in parts 0, 1, 0.
+        let rows = RowParts::of([0, 0, 1, 1, 0, 0]).unwrap();
+        let parts = vec![
+            Tensor::from_f32(4, 2, &[1.0, 2.0, 3.0, 4.0, 9.0, 10.0, 11.0, 12.0]),
+            Tensor::from_f32(2, 2, &[5.0, 6.0, 7.0, 8.0]),
+        ];
+        assert!(Tensor::has_whole_shares(&rows, 3) && !Tensor::has_whole_shares(&rows, 2));
+        let all = Tensor::of_parts(parts, rows);
+        let expected: Vec<f32> = (1..=12).map(|i| i as f32).collect();
+        assert_eq!(all.to_f32(), expected);
+        assert_eq!((all.stored_bytes(), all.stored_parts().len()), (48, 2));
+        for expert in 0..3 {
+            let slice = all.slice_rows(2 * expert..2 * expert + 2);
+            assert_eq!(slice.to_f32(), &expected[4 * expert..4 * expert + 4]);
+            assert!(slice.native().is_some() && slice.split().is_none());
+        }
+        let across = all.slice_rows(1..5);
+        assert_eq!(across.to_f32(), &expected[2..10]);
+        assert!(across.split().is_none() && across.native().is_none());
+    }
+}

@@ -1,0 +1,106 @@
+//! Rows of embedding and head in several types: the file is smaller than one in the larger types, better than one in the smaller,
+//! and the same model wherever it runs.
+
+use std::fs;
+use std::path::Path;
+
+use qsf_tests::*;
+use serde_json::Value;
+
+const FORM: &str = "token_embedding=8bit:32/n5:128/n3";
+
+fn convert(model: &Path, out: &Path, args: &str) -> Program {
+    program("qsf-convert").arg(model).arg(out).args(args)
+}
+
+/// Mean divergence from the model.
+fn divergence(file: &Path, model: &Path) -> f64 {
+    let args = format!("--file {TEXT} --chunks 4 --ctx 128 --json --base");
+    let found = program("qsf-eval").arg(file).args(&args).arg(model).run().json();
+    found["kld"]["mean"].as_f64().unwrap()
+}
+
+#[test]
+fn frequent_tokens_in_larger_types_make_a_better_file_for_few_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let file = |name: &str| dir.path().join(name);
+    let text = format!("--calibration {CALIBRATION} --calibration-tokens 4000 --force");
+    // All else is exact, so that only the embedding tells.
+    let make = |name: &str, form: &str| {
+        convert(&model, &file(name), &format!("--quant f32 --tensor-type {form} {text}")).run().ok();
+        (divergence(&file(name), &model), fs::metadata(file(name)).unwrap().len())
+    };
+    let split = make("split.qsf", FORM);
+    let coarse = make("coarse.qsf", "token_embedding=n3");
+    let fine = make("fine.qsf", "token_embedding=8bit");
+    assert!(split.0 < 0.6 * coarse.0, "{split:?} {coarse:?}");
+    assert!(split.1 < fine.1 && split.1 > coarse.1, "{split:?} {coarse:?} {fine:?}");
+    // Every part is listed and named.
+    let listed = program("qsf-inspect").arg(&file("split.qsf")).args("--tensors --json").run().json();
+    let tensors = listed["tensors"].as_array().unwrap();
+    let parts: Vec<(&str, u64)> = tensors
+        .iter()
+        .filter(|t| t["kind"].as_str().unwrap().starts_with("token_embedding"))
+        .map(|t| (t["type"].as_str().unwrap(), t["rows"].as_u64().unwrap()))
+        .collect();
+    let rows: u64 = parts.iter().map(|part| part.1).sum();
+    assert_eq!(parts[1..], [("8bit", 32), ("n5", 128)]);
+    assert_eq!(parts[0], ("n3", rows - 160));
+    program("qsf-inspect").arg(&file("split.qsf")).args("--verify").run().ok();
+}
+
+#[test]
+fn the_model_is_the_same_in_memory_within_a_budget_and_after_another_conversion() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let file = |name: &str| dir.path().join(name);
+    let (split, again) = (file("split.qsf"), file("again.qsf"));
+    convert(&model, &split, &format!("--quant n4 --tensor-type {FORM}")).run().ok();
+    let text = |args: &str| {
+        let call = program("qsf-run").arg(&split).args(&format!("-p Once --temp 0 -n 40 --json {args}"));
+        call.run().json()["text"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(text(""), text("--ram-budget 24MB --ctx 256"));
+    // As floats it has the same values, token for token.
+    convert(&split, &again, "--quant f32").run().ok();
+    let distance = divergence(&again, &split);
+    assert!(distance < 1e-3, "{distance}");
+}
+
+#[test]
+fn a_plan_keeps_such_rows_and_makes_the_same_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let (direct, replayed, plan) =
+        (dir.path().join("direct.qsf"), dir.path().join("replayed.qsf"), dir.path().join("plan.json"));
+    let text = format!("--calibration {CALIBRATION} --calibration-tokens 1500");
+    let args = format!("--quant n3 --tensor-type {FORM} {text} --save-plan {}", plan.display());
+    convert(&model, &direct, &args).run().ok();
+    let saved: Value = serde_json::from_str(&fs::read_to_string(&plan).unwrap()).unwrap();
+    assert_eq!(saved["types"]["token_embedding"], FORM.split_once('=').unwrap().1);
+    convert(&model, &replayed, &format!("--plan {}", plan.display())).run().ok();
+    assert!(fs::read(&direct).unwrap() == fs::read(&replayed).unwrap(), "other bytes by the plan");
+    // What a plan cannot have is refused by name, and nothing is made.
+    let text = fs::read_to_string(&plan).unwrap();
+    for (from, to, part) in [("8bit:32", "8bit:99999999", "fewer"), ("8bit:32", "8bit:0", "n5:1024")] {
+        fs::write(&plan, text.replacen(from, to, 1)).unwrap();
+        let call = convert(&model, &dir.path().join("no.qsf"), &format!("--plan {}", plan.display()));
+        refused(to, dir.path(), call, 3, &["plan.json", part]);
+    }
+}
+
+#[test]
+fn forms_that_cannot_be_are_refused_before_anything_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    for (out, args, parts) in [
+        ("a.qsf", "--tensor-type attn_q=n5:16/n3", &["token_embedding and head", "attn_q"][..]),
+        ("b.qsf", "--tensor-type token_embedding=n5:16777216/n3", &["more rows"]),
+        ("c.qsf", "--tensor-type token_embedding=n5/n3", &["n5:1024/n4:4096/n3"]),
+        ("d.qsf", "--tensor-type token_embedding=n5:16/n3+1%", &["no outliers"]),
+        ("e.gguf", "--quant Q4_K_M --tensor-type token_embedding=n5:16/Q4_K", &["only QSF files"]),
+    ] {
+        refused(args, dir.path(), convert(&model, &dir.path().join(out), args), 2, parts);
+    }
+}
