@@ -89,8 +89,8 @@ impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
                     let out = sums_out(&mut scores[block * FACTORS / LANES..], ROW_LANES);
                     // SAFETY: there are as many rows of scores.
                     unsafe {
-                        unit.multiply::<false>(&room.queries[strip * U::ROWS * lines..], lines, keys, out)
-                    };
+                        unit.multiply::<false>(&room.queries[strip * U::ROWS * lines..], lines, keys, out);
+                    }
                 }
                 for (i, lines) in room.weights.chunks_exact_mut(WEIGHT_LINES).take(U::ROWS).enumerate() {
                     lines[blocks.clone()].fill(RowLine::ZERO);

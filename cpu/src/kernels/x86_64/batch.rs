@@ -226,7 +226,6 @@ unsafe fn unpack_learned<I: PanelIsa, const QUANT: u8>(
 /// As for [`matmul`]; `acc` must point to `T` accumulators, which like the groups are initialized, and the task have the tokens
 /// and groups.
 #[inline(always)]
-#[expect(clippy::needless_range_loop, reason = "one index for the tokens of several arrays")]
 unsafe fn tile<I: PanelIsa, const QUANT: u8, const T: usize>(
     task: &PanelTask<'_>,
     groups: &[MaybeUninit<Group<I>>],
