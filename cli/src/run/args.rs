@@ -176,6 +176,10 @@ impl RunArgs {
                 !self.many.sequences.is_empty() && !prompts && !self.bench.bench,
                 "--sequences: only with --prompts or --bench",
             ),
+            (
+                self.many.sequences.len() > 1 && !self.bench.bench,
+                "--sequences: a list of several numbers is for --bench",
+            ),
             (!self.classes.label.is_empty() && !classify, "--label: only with --classify"),
             (
                 self.many.results.is_some() && !prompts && !classify,

@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use qsf_runtime::RuntimeError;
 
 use crate::kept_model::DEFAULT_SEQUENCES;
 
@@ -25,12 +24,8 @@ pub(super) struct PromptsArgs {
 
 impl PromptsArgs {
     /// Texts that grow at once at most.
-    pub(super) fn sequences_at_once(&self) -> Result<usize, RuntimeError> {
-        match self.sequences.as_slice() {
-            [] => Ok(DEFAULT_SEQUENCES),
-            [sequences] => Ok(*sequences),
-            _ => Err(RuntimeError::Request("--sequences: a list of several numbers is for --bench".into())),
-        }
+    pub(super) fn sequences_at_once(&self) -> usize {
+        self.sequences.first().copied().unwrap_or(DEFAULT_SEQUENCES)
     }
 
     /// Numbers of sequences that are measured.

@@ -38,7 +38,7 @@ pub(super) fn answer_prompts(decoder: Decoder, args: &RunArgs, session: Session)
         .collect();
     let started = Instant::now();
     let (mut prompt_tokens, mut tokens) = (0, 0);
-    let sequences = args.many.sequences_at_once()?;
+    let sequences = args.many.sequences_at_once();
     model.generate_batch(&requests, sequences, &cancel, &Unwatched, &mut |number, text| {
         prompt_tokens += text.prompt_tokens;
         tokens += text.tokens;
