@@ -92,6 +92,15 @@ impl LayerStats {
         (0..experts).map(tokens).collect()
     }
 
+    /// How many tokens went through an expert, by what its matrix of this kind read.
+    pub fn expert_tokens(&self, kind: TensorKind, expert: u32) -> u64 {
+        let input = match kind {
+            TensorKind::ExpertDown => LinearInput::ExpertDown(expert),
+            _ => LinearInput::ExpertFfn(expert),
+        };
+        self.inputs.get(&input).map_or(0, Moments::tokens)
+    }
+
     /// The first input with a sum that is not finite, in words.
     pub(crate) fn first_not_finite(&self) -> Option<String> {
         let (input, _) = self.inputs.iter().find(|(_, moments)| !moments.is_finite())?;

@@ -100,6 +100,14 @@ impl RowParts {
         (usize::from(run.part), run.in_part as usize + row - run.row as usize)
     }
 
+    /// Whether each of `count` equal shares of the rows is in one part: each expert of a stack.
+    pub fn has_whole_shares(&self, count: usize) -> bool {
+        let share = self.rows() / count.max(1);
+        let whole =
+            |run: &RowRun| run.rows().start.is_multiple_of(share) && run.rows().end.is_multiple_of(share);
+        share > 0 && (count == 1 || self.runs.iter().all(whole))
+    }
+
     /// The rows of a part, in order.
     pub fn rows_in(&self, part: usize) -> impl Iterator<Item = usize> + '_ {
         self.runs.iter().filter(move |run| usize::from(run.part) == part).flat_map(RowRun::rows)

@@ -12,7 +12,7 @@ use std::path::Path;
 use qsf_cpu::Function;
 use qsf_format::{ModelConfig, TensorId, TensorKind};
 
-use crate::error::Result;
+use crate::error::{Result, RuntimeError};
 use crate::huge_pages::HugePages;
 use crate::linear::Narrow;
 use crate::on_disk::{EmbeddingRows, StreamedMatrix};
@@ -251,7 +251,7 @@ impl Weight {
     }
 
     /// Some rows of the matrix; `None` where it comes from disk as a whole.
-    fn slice_rows(&self, rows: std::ops::Range<usize>) -> Option<Weight> {
+    pub(crate) fn slice_rows(&self, rows: std::ops::Range<usize>) -> Option<Weight> {
         match self {
             Weight::Resident(tensor) => Some(Weight::Resident(tensor.slice_rows(rows))),
             Weight::Streamed(matrix) => Some(Weight::Streamed(Box::new(matrix.slice_rows(rows)?))),
@@ -400,6 +400,14 @@ pub(crate) trait ModelParts {
 
     /// A matrix that tokens are multiplied with. That of the token embedding is a tied head.
     fn matrix(&self, id: TensorId) -> Result<Weight>;
+
+    /// The matrices of a stack of `count`, as many rows each; of experts, these may be in parts of several types.
+    fn stack(&self, id: TensorId, count: usize) -> Result<Vec<Weight>> {
+        let all = self.matrix(id)?;
+        let rows = all.rows() / count.max(1);
+        let cut = || RuntimeError::Request(format!("a stack of matrices on the schedule: {id}"));
+        (0..count).map(|i| all.slice_rows(i * rows..(i + 1) * rows).ok_or_else(cut)).collect()
+    }
 
     /// A vector, or learned positions, which are looked up; `None`: there is none of this name.
     fn tensor(&self, id: TensorId) -> Result<Option<Tensor>>;

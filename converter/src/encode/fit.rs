@@ -20,6 +20,8 @@ pub(crate) struct Fit {
     pub correction: Option<Arc<Correction>>,
     /// The mean of x x' over inputs x.
     pub moment: Option<Tensor>,
+    /// Tokens that an expert has seen; 0 for what is none.
+    pub tokens: u64,
     /// Gradients at what the matrix gives.
     pub outputs: Option<Arc<RowFeedback>>,
 }

@@ -11,12 +11,14 @@
 //! | `stored_tensor` | a tensor that is ready to be written |
 //! | `cache` | what an earlier run has encoded |
 //! | `tensor` | a tensor as it is planned |
+//! | `expert_order` | which experts of a stack matter most |
 //! | `parts` | a matrix whose rows are in several types |
 //! | `runs` | a tensor too large for memory, some rows at a time |
 
 mod along_rows;
 mod cache;
 mod encoder;
+mod expert_order;
 mod fit;
 mod outliers;
 mod parts;
@@ -27,6 +29,7 @@ mod tensor;
 
 pub(crate) use cache::{NoCache, TensorCache, TensorRun};
 pub(crate) use encoder::{BlockForm, Encoder};
+pub(crate) use expert_order::{ExpertInputs, by_energy, expert_energies};
 pub(crate) use fit::Fit;
 pub(crate) use outliers::{OutlierSet, Saliency, add_outliers};
 pub(crate) use parts::{StoredPart, StoredParts};

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use qsf_format::{EncodedTensor, RowParts};
+use qsf_format::{EncodedTensor, Outliers, RowParts, part_name};
+use qsf_runtime::RuntimeError;
 use qsf_runtime::cpu::Isa;
 use qsf_runtime::source::{ForeignRows, StoredType, Tensor, TensorInfo};
 
+use super::encoder::BlockForm;
+use super::expert_order::{ExpertInputs, by_energy, expert_energies};
 use super::fit::Fit;
 use super::rows::EncodedRows;
 use super::stored_tensor::{StoredTensor, TensorBlocks};
 use super::tensor::{TensorEncoder, record};
 use crate::error::Result;
-use crate::plan::{PlannedTensor, StoredForm, TensorReport, TensorType};
+use crate::plan::{PlannedTensor, StoredForm, TensorReport, TensorType, experts_of, layout_of};
 
 /// The parts of a matrix beside the first, and which rows are in which.
 #[derive(Debug, Clone)]
@@ -87,28 +90,47 @@ impl ForeignRows for ChosenRows {
 }
 
 impl TensorEncoder<'_> {
-    /// Encodes a matrix in parts, all of them by one fit; `None` where it has no such rows.
+    /// Encodes a matrix in parts; of a stack of experts there may be a fit for each.
+    ///
+    /// # Errors
+    /// As [`encode`](Self::encode), and when a part would have some rows of an expert.
     pub(super) fn encode_parts(
         &self,
         planned: &PlannedTensor,
         tensor: &Tensor,
-        fit: &Fit,
-    ) -> Result<Option<StoredTensor>> {
-        let order = self.token_order.tokens();
-        if order.len() != tensor.rows() {
-            return Ok(None);
-        }
-        let Some(rows) = RowParts::of(planned.finer.parts(order)) else { return Ok(None) };
+        fits: &[Fit],
+    ) -> Result<StoredTensor> {
+        let count = experts_of(self.source.config(), planned.info.id).unwrap_or(1) as usize;
+        let order = self.row_order(tensor, fits, count);
+        let rows = RowParts::of(planned.finer.parts(&order)).filter(|rows| rows.has_whole_shares(count));
+        let rows = rows.ok_or_else(|| {
+            let (id, form, share) = (planned.info.id, planned.form(), tensor.rows() / count);
+            RuntimeError::Request(format!("{id} as {form}: not whole experts, of {share} rows each"))
+        })?;
         let finer = planned.finer.types().map(|(quant, _)| TensorType::from(quant));
         let mut parts = Vec::new();
         for (number, quant) in std::iter::once(planned.quant).chain(finer).enumerate() {
             let own = rows.rows_in(number).map(|row| row as u32).collect();
-            parts.push(self.encode_part(planned, tensor, own, (number, quant), fit)?);
+            parts.push(self.encode_part(planned, tensor, own, (number, quant), fits)?);
         }
-        let first = parts.remove(0);
-        let StoredPart { encoded, record } = first;
+        let StoredPart { encoded, record } = parts.remove(0);
+        let (id, outliers) = (planned.info.id, Outliers::default());
         let split = Some(StoredParts { rows, others: parts });
-        Ok(Some(StoredTensor { id: planned.info.id, encoded, outliers: Default::default(), split, record }))
+        Ok(StoredTensor { id, encoded, outliers, split, record })
+    }
+
+    /// All rows, those that matter most first.
+    fn row_order(&self, tensor: &Tensor, fits: &[Fit], experts: usize) -> Vec<u32> {
+        if experts < 2 {
+            let order = self.token_order.tokens();
+            // Without a vocabulary of these rows, no row matters more than another.
+            let known = order.len() == tensor.rows();
+            return if known { order.to_vec() } else { (0..tensor.rows() as u32).collect() };
+        }
+        let share = tensor.rows() / experts;
+        let energies = expert_energies(&self.rows, tensor, &ExpertInputs::of_fits(fits, experts));
+        let rows = |expert: usize| (expert * share) as u32..((expert + 1) * share) as u32;
+        by_energy(&energies).into_iter().flat_map(rows).collect()
     }
 
     fn encode_part(
@@ -117,23 +139,39 @@ impl TensorEncoder<'_> {
         tensor: &Tensor,
         rows: Vec<u32>,
         (number, quant): (usize, TensorType),
-        fit: &Fit,
+        fits: &[Fit],
     ) -> Result<StoredPart> {
-        let info = TensorInfo { rows: rows.len(), ..planned.info.clone() };
+        // Rows of the matrix that have a fit of their own.
+        let share = tensor.rows() / fits.len();
+        let runs: Vec<(usize, usize)> = match fits {
+            [_] => vec![(0, rows.len())],
+            _ => rows
+                .chunk_by(|a, b| *a as usize / share == *b as usize / share)
+                .map(|run| (run[0] as usize / share, run.len()))
+                .collect(),
+        };
+        let whole = &planned.info;
+        let info = TensorInfo { rows: rows.len(), ..whole.clone() };
         let chosen = ChosenRows { tensor: tensor.clone(), rows };
         let part = Tensor::foreign(info.rows, info.cols, Arc::new(chosen));
+        let quant = self.rows.choose_type(&info, &part, quant)?;
+        let config = self.source.config();
+        // Of a stack, whole panels of each expert decide, as in one that is whole.
+        let stacked = experts_of(config, whole.id).is_some();
+        let layout = layout_of(self.layout, config, if stacked { whole } else { &info }, quant);
         let planned = PlannedTensor { info, ..planned.stored_as(StoredForm::from(quant)) };
-        let form = self.form(&planned, &part)?;
-        let mut all = EncodedRows::default();
-        all.append(self.rows.encode(&planned.info, &part, 0..part.rows(), form, fit, None)?);
-        let mut record = record(&planned, form.quant, &all);
-        if number > 0 {
-            record.kind = qsf_format::part_name(planned.info.id.kind, number as u8);
+        let (mut all, mut first) = (EncodedRows::default(), 0);
+        for (fit, len) in runs {
+            let form = BlockForm { quant, layout };
+            all.append(self.rows.encode(&planned.info, &part, first..first + len, form, &fits[fit], None)?);
+            first += len;
         }
-        let (rows, cols) = (record.rows, record.cols);
-        let kind = planned.info.id.kind;
-        let encoded =
-            TensorBlocks { kind, rows, cols, quant: form.quant, layout: form.layout, data: all.data };
+        let mut record = record(&planned, quant, &all);
+        if number > 0 {
+            record.kind = part_name(whole.id.kind, number as u8);
+        }
+        let (kind, rows, cols) = (whole.id.kind, record.rows, record.cols);
+        let encoded = TensorBlocks { kind, rows, cols, quant, layout, data: all.data };
         Ok(StoredPart { encoded, record })
     }
 }

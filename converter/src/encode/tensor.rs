@@ -201,11 +201,8 @@ impl<'a> TensorEncoder<'a> {
     ) -> Result<StoredTensor> {
         let info = &planned.info;
         let tensor = self.source.load(info.id)?;
-        if !planned.finer.is_none()
-            && let [fit] = fits
-            && let Some(stored) = self.encode_parts(planned, &tensor, fit)?
-        {
-            return Ok(stored);
+        if !planned.finer.is_none() {
+            return self.encode_parts(planned, &tensor, fits);
         }
         let form = self.form(planned, &tensor)?;
         let mut encoded = EncodedRows::default();

@@ -10,7 +10,7 @@ use qsf_runtime::LinearInput;
 use qsf_runtime::cpu::Isa;
 use qsf_runtime::source::Tensor;
 
-use crate::encode::Fit;
+use crate::encode::{ExpertInputs, Fit};
 use crate::error::{ConvertError, Result};
 use crate::inputs::{OwnInputs, input_of};
 use crate::plan::experts_of;
@@ -81,8 +81,13 @@ impl Fits {
         let correction =
             cross.map(|cross| Arc::new(Correction::new(&feedback, &moment, &cross.into_mean(), CORRECTION)));
         let moment = self.keeps_moments.then(|| Tensor::from_f32(cols, cols, &moment));
-        let fit =
-            Fit { importance: Some(importance), feedback: Some(feedback), correction, moment, outputs: None };
+        let fit = Fit {
+            importance: Some(importance),
+            feedback: Some(feedback),
+            correction,
+            moment,
+            ..Fit::default()
+        };
         self.made.insert((input, embedding), fit.clone());
         Ok(fit)
     }
@@ -131,8 +136,27 @@ impl Fits {
     pub fn all(&mut self, config: &ModelConfig, id: TensorId) -> Result<Vec<Fit>> {
         match experts_of(config, id) {
             None => Ok(vec![self.of(id, None)?]),
-            Some(count) => (0..count).map(|expert| self.of(id, Some(expert))).collect(),
+            Some(count) => {
+                let of_expert = |expert| {
+                    let tokens = self.stats.expert_tokens(id.kind, expert);
+                    Ok(Fit { tokens, ..self.of(id, Some(expert))? })
+                };
+                (0..count).map(of_expert).collect()
+            }
         }
+    }
+}
+
+impl Fits {
+    /// What each of `count` experts of a stack has read.
+    pub fn expert_inputs(&self, kind: TensorKind, count: u32) -> Vec<ExpertInputs> {
+        let of_expert = |expert| {
+            let moments = self.stats.moments(kind, Some(expert));
+            let squares = moments.map(|moments| moments.mean_square().iter().map(|x| *x as f32).collect());
+            let tokens = self.stats.expert_tokens(kind, expert);
+            ExpertInputs { tokens, squares: squares.map(Arc::new) }
+        };
+        (0..count).map(of_expert).collect()
     }
 }
 

@@ -29,7 +29,7 @@ pub enum PlanError {
     },
     /// Rows of a matrix cannot be in such types.
     #[error(
-        "--tensor-type {rule}: only token_embedding and head can have rows in several types, and must have more rows than these; {name} cannot"
+        "--tensor-type {rule}: only token_embedding, head and stacks of experts can have rows in several types, and must have more rows than these; {name} cannot"
     )]
     NoSuchRows {
         /// The override.

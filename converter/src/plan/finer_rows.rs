@@ -1,6 +1,8 @@
 //! Rows of a matrix that are stored in other types than the rest, those that matter most first (SPEC.md section 5.2).
 //! Written `n5:1024/n4:4096/n3`: 1024 rows in `n5`, the next 4096 in `n4`, and all others in `n3`.
 //!
+//! Of stacks of experts, all rows of an expert have one type, and experts matter by what goes through them.
+//!
 //! Of token embedding and head, rows matter by how often their tokens occur. If errors of a row count as often as its token does, a row
 //! that counts four times as much is worth one bit more (reverse water-filling: Cover and Thomas, Elements of Information Theory,
 //! section 10.3.3).
@@ -47,8 +49,7 @@ impl FinerRows {
 
     /// Whether a matrix of this kind and of so many rows can be stored so.
     pub fn suits(self, kind: TensorKind, rows: usize) -> bool {
-        let of_tokens = matches!(kind, TensorKind::TokenEmbedding | TensorKind::Head);
-        self.is_none() || (of_tokens && self.rows() < rows as u64)
+        self.is_none() || (kind.may_have_parts() && self.rows() < rows as u64)
     }
 
     /// Bytes of these rows, and of the record that says which they are, in a matrix of `rows` x `cols`; `None` beyond `u64`.

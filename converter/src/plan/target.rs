@@ -96,8 +96,12 @@ impl SizeModel<'_> {
                 |quant: TensorType, rows: u64| quant.tensor_bytes(self.block, rows, cols).unwrap_or(u64::MAX);
             let rows = rows.saturating_sub(tensor.finer.rows());
             let bytes = bytes_of(tensor.quant, rows);
-            // Parts from the second on follow the first, and those of the embedding are behind the layers.
-            parts.last.extend(tensor.finer.types().map(|(quant, rows)| bytes_of(quant.into(), rows.into())));
+            // Parts from the second on are where the first is, and those of the embedding behind the layers.
+            let others = tensor.finer.types().map(|(quant, rows)| bytes_of(quant.into(), rows.into()));
+            match tensor.info.id.layer {
+                Some(layer) => parts.layers[layer as usize].extend(others),
+                None => parts.last.extend(others),
+            }
             match (tensor.info.id.layer, tensor.info.id.kind) {
                 (Some(layer), _) => parts.layers[layer as usize].push(bytes),
                 (None, TensorKind::TokenEmbedding) => {

@@ -47,7 +47,7 @@ impl Types {
             let rows = plan.tensor(id).map_or(0, |tensor| tensor.info.rows);
             if !form.finer.suits(id.kind, rows) {
                 return Err(format!(
-                    "'{name}' as {form}: only token_embedding and head have rows in several types, fewer than all"
+                    "'{name}' as {form}: only token_embedding, head and stacks of experts have rows in several types, fewer than all"
                 ));
             }
             plan.set(id, *form);

@@ -110,7 +110,7 @@ impl<'a> Found<'a> {
         let Some(count) = self.config.stacked(id) else { return Ok(()) };
         let rows = matrix.rows.rows() / (count as usize).max(1);
         let panels = matrix.tensors.iter().any(|i| tensors[*i].layout == Layout::Panels16);
-        let expected = if !Tensor::has_whole_shares(&matrix.rows, count as usize) {
+        let expected = if !matrix.rows.has_whole_shares(count as usize) {
             "all rows of an expert in one part"
         } else if panels && !rows.is_multiple_of(PANEL_ROWS) {
             "experts of whole panels of 16 rows (layout 3)"

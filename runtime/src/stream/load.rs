@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use qsf_format::{ModelConfig, TensorId, TensorKind};
+use qsf_format::{ModelConfig, RowParts, TensorId, TensorKind};
 
 use super::plan::MemoryPlan;
 use super::source::{Place, StreamSource, reader};
@@ -77,7 +77,7 @@ impl StreamedModel {
         for (place, resident) in places.iter().zip(&plan.resident) {
             if *resident {
                 let tensor = read_tensor(&mut main_reader, place, &mut arena)?;
-                weights.insert(place.id, Weight::Resident(tensor));
+                weights.insert((place.id, place.number), Weight::Resident(tensor));
             } else if place.is_of_experts() {
                 experts.push(*place);
             } else {
@@ -87,7 +87,7 @@ impl StreamedModel {
         let id = TensorId::of_model(TensorKind::TokenEmbedding);
         let mut embedding = source.vector(id).cloned().map(Embedding::Resident);
         if let Some(place) = source.embedding().filter(|_| plan.embedding_resident) {
-            embedding = Some(match weights.get(&id) {
+            embedding = Some(match weights.get(&(id, 0)) {
                 Some(Weight::Resident(tensor)) => Embedding::Resident(tensor.clone()),
                 _ => Embedding::Resident(read_tensor(&mut main_reader, place, &mut arena)?),
             });
@@ -111,7 +111,7 @@ impl StreamedModel {
         let mut add = |place: &Place, pieces: Pieces| {
             let rows = place.form.rows_per_piece(plan.piece_bytes);
             let matrix = StreamedMatrix::new(place.form.clone(), rows, pieces);
-            weights.insert(place.id, Weight::Streamed(Box::new(matrix)));
+            weights.insert((place.id, place.number), Weight::Streamed(Box::new(matrix)));
         };
         if let Some(pipeline) = &pipeline {
             for (place, numbers) in streamed {
@@ -175,7 +175,8 @@ fn add_pieces(schedule: &mut Schedule, place: &Place, piece_bytes: usize) -> Ran
 /// What was prepared, each part to be taken once.
 struct Parts<'a> {
     source: &'a StreamSource,
-    weights: Mutex<HashMap<TensorId, Weight>>,
+    /// By the number of a part, where a matrix is in parts.
+    weights: Mutex<HashMap<(TensorId, u8), Weight>>,
     embedding: Mutex<Option<Embedding>>,
 }
 
@@ -194,10 +195,28 @@ impl ModelParts for Parts<'_> {
     }
 
     fn matrix(&self, id: TensorId) -> Result<Weight> {
-        let weight = self.weights.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        let weight = self.weights.lock().unwrap_or_else(PoisonError::into_inner).remove(&(id, 0));
         // A matrix of one row was read with the vectors.
         let vector = || self.source.vector(id).cloned().map(Weight::Resident);
         weight.or_else(vector).ok_or_else(|| self.missing(id))
+    }
+
+    fn stack(&self, id: TensorId, count: usize) -> Result<Vec<Weight>> {
+        let (parts, whole) = match self.source.split(id) {
+            Some(rows) => (rows.parts(), Some(rows)),
+            None => (1, None),
+        };
+        let part = |number: usize| {
+            let mut weights = self.weights.lock().unwrap_or_else(PoisonError::into_inner);
+            weights.remove(&(id, number as u8)).ok_or_else(|| self.missing(id))
+        };
+        let parts = (0..parts).map(part).collect::<Result<Vec<Weight>>>()?;
+        let rows = whole.map_or_else(|| parts[0].rows(), RowParts::rows) / count.max(1);
+        let matrix = |i: usize| {
+            let (part, first) = whole.map_or((0, i * rows), |whole| whole.place(i * rows));
+            parts[part].slice_rows(first..first + rows).ok_or_else(|| self.missing(id))
+        };
+        (0..count).map(matrix).collect()
     }
 
     fn tensor(&self, id: TensorId) -> Result<Option<Tensor>> {

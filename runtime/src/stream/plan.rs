@@ -257,8 +257,10 @@ impl Costs<'_> {
         let count = self.config.stacked(place.id).unwrap_or(1).max(1) as usize;
         let of_heads = matches!(place.id.kind, TensorKind::AttnKUp | TensorKind::AttnVUp);
         let experts = place.id.layer.filter(|_| !of_heads).and_then(|layer| self.config.experts(layer));
+        // A part has some of the experts, and about that share of those that are used.
+        let of_part = |of_all: usize| (of_all * place.form.rows).div_ceil(place.all_rows.max(1)).max(1);
         match experts {
-            Some(experts) if count > 1 => (count, experts.used as usize),
+            Some(experts) if count > 1 => (of_part(count), of_part(experts.used as usize)),
             _ => (count, count),
         }
     }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use qsf_format::{
-    EarlyExits, ModelConfig, Outline, QsfFile, SectionTag, StoredAdapter, TensorEntry, TensorId, TensorKind,
-    VocabClusters,
+    EarlyExits, ModelConfig, Outline, QsfFile, RowParts, SectionTag, SplitMatrix, StoredAdapter, TensorEntry,
+    TensorId, TensorKind, VocabClusters,
 };
 
 use crate::arena::Arena;
@@ -26,8 +26,12 @@ pub struct Place {
     pub id: TensorId,
     /// Shape and type.
     pub form: MatrixForm,
-    /// The part that it is in.
+    /// The part of the file that it is in.
     pub part: StreamPart,
+    /// Which part of the matrix it is, where the rows of that are in several types.
+    pub number: u8,
+    /// Rows of the whole matrix.
+    pub all_rows: usize,
 }
 
 impl Place {
@@ -54,8 +58,10 @@ pub struct StreamSource {
     places: Vec<Place>,
     /// The token embedding; none where it is in parts, which are in memory.
     embedding: Option<Place>,
+    /// Stacks of experts that are in parts, each of which is a place of its own.
+    split: HashMap<TensorId, RowParts>,
     parts: Vec<StreamPart>,
-    /// Norms, biases, learned positions, and matrices in parts.
+    /// Norms, biases, learned positions, and embedding and head where they are in parts.
     vectors: HashMap<TensorId, Tensor>,
     infos: Vec<TensorInfo>,
     quantized_before: Vec<String>,
@@ -82,7 +88,7 @@ impl StreamSource {
         let outliers = file.outliers()?;
         let row_parts = file.row_parts()?;
         let mut found = Found::new(&file, &config, outliers, row_parts);
-        let mut places = Vec::new();
+        let (mut places, mut split_stacks) = (Vec::new(), HashMap::new());
         let [layers @ .., last, embedding] = &parts[..] else {
             return Err(RuntimeError::bad_input(
                 path,
@@ -107,7 +113,10 @@ impl StreamSource {
                 // Rows of it are looked up, and nothing is multiplied with it.
                 let looked_up = entry.kind == Some(TensorKind::PerLayerEmbedding);
                 let streamed = entry.kind.is_some_and(|kind| !is_split(kind));
-                if entry.rows > 1 && streamed && !looked_up {
+                let of_split = split.iter().find(|matrix| entry.matrix_kind() == Some(matrix.kind));
+                if let Some(matrix) = of_split.filter(|matrix| is_stack(matrix.kind)) {
+                    places.push(part_place(&mut found, layer, part, entry, matrix)?);
+                } else if entry.rows > 1 && streamed && !looked_up {
                     found.check_experts(
                         entry,
                         TensorId { layer, kind: entry.kind.unwrap_or(TensorKind::Head) },
@@ -118,7 +127,14 @@ impl StreamSource {
                     found.add_entry(layer, entry, &split, bytes.into())?;
                 }
             }
-            split.into_iter().try_for_each(|matrix| found.join(layer, matrix))?;
+            for matrix in split {
+                let id = TensorId { layer, kind: matrix.kind };
+                if is_stack(matrix.kind) {
+                    split_stacks.insert(id, matrix.rows);
+                } else {
+                    found.join(layer, matrix)?;
+                }
+            }
         }
         let embedding = match in_memory {
             true => None,
@@ -152,6 +168,7 @@ impl StreamSource {
             places,
             embedding,
             parts,
+            split: split_stacks,
             vectors,
             infos,
             quantized_before,
@@ -181,6 +198,11 @@ impl StreamSource {
     /// The token embedding, unless it is in parts, which are in memory as vectors are.
     pub(super) fn embedding(&self) -> Option<&Place> {
         self.embedding.as_ref()
+    }
+
+    /// Which rows of a stack of experts are in which part, where it is in parts.
+    pub(super) fn split(&self, id: TensorId) -> Option<&RowParts> {
+        self.split.get(&id)
     }
 
     /// Bytes of the matrices in parts: tokens are multiplied with all of them.
@@ -244,7 +266,32 @@ fn place(found: &mut Found<'_>, layer: Option<u32>, part: &StreamPart, entry: &T
         tables: found.file.tables().clone(),
         outliers,
     };
-    Ok(Place { id, form, part: part.clone() })
+    Ok(Place { id, form, part: part.clone(), number: 0, all_rows: rows })
+}
+
+/// Whether a matrix is a stack of experts, which are read when they are used.
+fn is_stack(kind: TensorKind) -> bool {
+    matches!(kind, TensorKind::ExpertGate | TensorKind::ExpertUp | TensorKind::ExpertDown)
+}
+
+/// Notes a part of a stack of experts; with the first, the stack.
+fn part_place(
+    found: &mut Found<'_>,
+    layer: Option<u32>,
+    part: &StreamPart,
+    entry: &TensorEntry,
+    matrix: &SplitMatrix,
+) -> Result<Place> {
+    let id = TensorId { layer, kind: matrix.kind };
+    let (all_rows, infos) = (matrix.rows.rows(), found.infos.len());
+    let number = entry.part_of.map_or(0, |(_, number)| number);
+    let of_stack = TensorEntry { kind: Some(matrix.kind), ..entry.clone() };
+    let place = place(found, layer, part, &of_stack)?;
+    match number {
+        0 => found.infos[infos].rows = all_rows,
+        _ => found.infos.truncate(infos),
+    }
+    Ok(Place { id, number, all_rows, ..place })
 }
 
 impl WeightSource for StreamSource {
@@ -302,13 +349,26 @@ impl WeightSource for StreamSource {
         if let Some(vector) = self.vectors.get(&id) {
             return Ok(vector.clone());
         }
-        let place = self.places.iter().chain(&self.embedding).find(|place| place.id == id);
-        let place = place.ok_or_else(|| {
-            RuntimeError::bad_input(self.file.path(), id.to_string(), "a tensor of the file", "none")
-        })?;
+        let mut places: Vec<&Place> =
+            self.places.iter().chain(&self.embedding).filter(|place| place.id == id).collect();
+        places.sort_by_key(|place| place.number);
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = read_all(&mut reader, &place.part, &place.raw())?;
-        place.form.tensor(&(0..place.form.rows), bytes.into())
+        let mut read = |place: &&Place| {
+            let bytes = read_all(&mut reader, &place.part, &place.raw())?;
+            place.form.tensor(&(0..place.form.rows), bytes.into())
+        };
+        let mut parts = places.iter().map(&mut read).collect::<Result<Vec<Tensor>>>()?;
+        match (self.split.get(&id), parts.pop()) {
+            (_, None) => {
+                let (expected, found) = ("a tensor of the file", "none");
+                Err(RuntimeError::bad_input(self.file.path(), id.to_string(), expected, found))
+            }
+            (None, Some(tensor)) => Ok(tensor),
+            (Some(rows), Some(last)) => {
+                parts.push(last);
+                Ok(Tensor::of_parts(parts, rows.clone()))
+            }
+        }
     }
 
     fn release(&self, _layer: Option<u32>) {}

@@ -1,6 +1,5 @@
 //! A matrix whose rows are in several types (SPEC.md section 5.2).
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use qsf_cpu::Isa;
@@ -84,13 +83,6 @@ impl Tensor {
     pub fn stored_parts(&self) -> &[Tensor] {
         self.split().map_or(std::slice::from_ref(self), SplitRows::parts)
     }
-
-    /// Whether each of so many equal shares of the rows is in one part.
-    pub(crate) fn has_whole_shares(rows: &RowParts, count: usize) -> bool {
-        let share = rows.rows() / count.max(1);
-        let within = |run: Range<usize>| run.start.is_multiple_of(share) && run.end.is_multiple_of(share);
-        share > 0 && rows.runs().iter().all(|run| within(run.rows()))
-    }
 }
 
 #[cfg(test)]
@@ -105,7 +97,7 @@ mod tests {
             Tensor::from_f32(4, 2, &[1.0, 2.0, 3.0, 4.0, 9.0, 10.0, 11.0, 12.0]),
             Tensor::from_f32(2, 2, &[5.0, 6.0, 7.0, 8.0]),
         ];
-        assert!(Tensor::has_whole_shares(&rows, 3) && !Tensor::has_whole_shares(&rows, 2));
+        assert!(rows.has_whole_shares(3) && rows.has_whole_shares(1) && !rows.has_whole_shares(2));
         let all = Tensor::of_parts(parts, rows);
         let expected: Vec<f32> = (1..=12).map(|i| i as f32).collect();
         assert_eq!(all.to_f32(), expected);

@@ -5,7 +5,7 @@ use qsf_format::{Activation, GateClip, PositionConfig, Residual, TensorId, Tenso
 
 use super::{
     BesideFeedForward, FeedForward, InMemory, LayerWeights, Linear, Mixture, Mlp, Model, ModelParts, Norm,
-    PerLayer, PerLayerInputs, Shared,
+    PerLayer, PerLayerInputs, Shared, Weight,
 };
 use crate::error::{Result, RuntimeError};
 use crate::huge_pages::HugePages;
@@ -140,30 +140,29 @@ impl Loader<'_> {
         let Some(experts) = config.experts(i) else { return Ok(FeedForward::Dense(self.dense(i)?)) };
         let function = self.function(i)?;
         let count = experts.count as usize;
-        let stack = |kind, bias| self.linear(i, kind, bias);
-        let gates = config.gated_ffn.then(|| stack(ExpertGate, ExpertGateBias)).transpose()?;
+        let stack = |kind, bias| -> Result<Vec<Linear>> {
+            let bias = self.vector(TensorId::of_layer(i, bias))?;
+            let weights = self.parts.stack(TensorId::of_layer(i, kind), count)?;
+            let of_expert = |(e, weight): (usize, Weight)| {
+                let rows = weight.rows();
+                Linear::new(weight, bias.as_ref().map(|bias| bias[e * rows..(e + 1) * rows].to_vec()))
+            };
+            Ok(weights.into_iter().enumerate().map(of_expert).collect())
+        };
+        let gates = if config.gated_ffn { stack(ExpertGate, ExpertGateBias)? } else { Vec::new() };
+        let mut gates = gates.into_iter();
         let (ups, downs) = (stack(ExpertUp, ExpertUpBias)?, stack(ExpertDown, ExpertDownBias)?);
-        let of_expert = |all: &Linear, e: usize| -> Result<Linear> {
-            let rows = all.weight.rows() / count;
-            let of_it = e * rows..(e + 1) * rows;
-            let cut = || RuntimeError::Request(format!("experts of layer {i} on the schedule"));
-            let weight = all.weight.slice_rows(of_it.clone()).ok_or_else(cut)?;
-            Ok(Linear::new(weight, all.bias.as_ref().map(|bias| bias[of_it].to_vec())))
-        };
-        let expert = |e: usize| -> Result<Mlp> {
-            let gate = gates.as_ref().map(|gates| of_expert(gates, e)).transpose()?;
-            let (up, down) = (of_expert(&ups, e)?, of_expert(&downs, e)?);
-            Ok(Mlp { gate, up, norm: None, down, cutoff: None, function })
-        };
+        let expert = |(up, down)| Mlp { gate: gates.next(), up, norm: None, down, cutoff: None, function };
+        let experts_of_layer = ups.into_iter().zip(downs).map(expert).collect();
         let shared = match experts.beside_ffn {
             true => Some(Shared { router: None, mlp: self.dense(i)? }),
             false => experts.shared.map(|shared| self.shared(i, shared.gated)).transpose()?,
         };
         let choice_bias = self.vector(TensorId::of_layer(i, RouterChoiceBias))?;
         Ok(FeedForward::Experts(Mixture {
-            router: stack(Router, RouterBias)?,
+            router: self.linear(i, Router, RouterBias)?,
             choice_bias: choice_bias.filter(|_| experts.choice_bias),
-            experts: (0..count).map(expert).collect::<Result<_>>()?,
+            experts: experts_of_layer,
             shared,
             beside: experts.beside_ffn.then(|| self.beside_feed_forward(i)).transpose()?,
         }))

@@ -195,6 +195,7 @@ fn write_changed(file: &QsfFile, out: &Path, change: impl Fn(TensorKind, Layout)
         let group = file.layer(layer).unwrap();
         let changed = group.tensors.iter().map(|t| EncodedTensor {
             kind: t.kind.unwrap(),
+            part: 0,
             rows: t.rows,
             cols: t.cols,
             quant: t.quant,
