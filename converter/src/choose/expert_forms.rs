@@ -41,7 +41,8 @@ pub(super) fn expert_forms(
     for pair in types.windows(2) {
         let saved = (pair[0].damage - pair[1].damage) / (pair[1].bytes - pair[0].bytes);
         for quantile in QUANTILES {
-            let price = shares[(quantile * count as f64) as usize] * saved;
+            // An expert has the count-th part of the bytes.
+            let price = shares[(quantile * count as f64) as usize] * saved * count as f64;
             if let Some(form) = at_price(&types, &shares, price, stack.rows / count)
                 && !forms.iter().any(|(known, _)| *known == form.0)
             {
@@ -137,7 +138,16 @@ mod tests {
     }
 
     #[test]
-    fn experts_that_all_are_alike_still_fill_sizes_between_types_and_none_makes_nothing() {
+    fn experts_that_differ_little_differ_in_type_at_some_prices() {
+        let energies = [1.0, 3.0, 2.0, 1.5, 2.5, 4.0, 1.2, 0.8];
+        let forms = expert_forms(&uniform(), &energies, STACK);
+        for base in [QuantType::T2, QuantType::T3, QuantType::N4] {
+            assert!(forms.iter().any(|(form, _)| form.quant == base), "{base}: {forms:?}");
+        }
+    }
+
+    #[test]
+    fn one_expert_or_none_with_tokens_makes_nothing() {
         assert!(expert_forms(&uniform(), &[1.0; 1], STACK).is_empty());
         assert!(expert_forms(&uniform(), &[0.0; 8], STACK).is_empty());
         assert!(expert_forms(&uniform(), &[f64::NAN; 8], STACK).is_empty());

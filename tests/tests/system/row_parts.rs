@@ -61,7 +61,8 @@ fn the_model_is_the_same_in_memory_within_a_budget_and_after_another_conversion(
         let call = program("qsf-run").arg(&split).args(&format!("-p Once --temp 0 -n 40 --json {args}"));
         call.run().json()["text"].as_str().unwrap().to_owned()
     };
-    assert_eq!(text(""), text("--ram-budget 24MB --ctx 256"));
+    let alike = "--activations int8 --kv-type f16 --ctx 256";
+    assert_eq!(text(alike), text(&format!("{alike} --ram-budget 24MB")));
     // As floats it has the same values, token for token.
     convert(&split, &again, "--quant f32").run().ok();
     let distance = divergence(&again, &split);
@@ -84,7 +85,9 @@ fn a_plan_keeps_such_rows_and_makes_the_same_bytes() {
     // What a plan cannot have is refused by name, and nothing is made.
     let text = fs::read_to_string(&plan).unwrap();
     for (from, to, part) in [("8bit:32", "8bit:99999999", "fewer"), ("8bit:32", "8bit:0", "n5:1024")] {
-        fs::write(&plan, text.replacen(from, to, 1)).unwrap();
+        // Behind the options that the plan was made with, which also name the form.
+        let (options, types) = text.split_once("\"types\":").unwrap();
+        fs::write(&plan, format!("{options}\"types\":{}", types.replacen(from, to, 1))).unwrap();
         let call = convert(&model, &dir.path().join("no.qsf"), &format!("--plan {}", plan.display()));
         refused(to, dir.path(), call, 3, &["plan.json", part]);
     }
@@ -95,7 +98,11 @@ fn forms_that_cannot_be_are_refused_before_anything_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let model = demo_model(dir.path());
     for (out, args, parts) in [
-        ("a.qsf", "--tensor-type attn_q=n5:16/n3", &["token_embedding and head", "attn_q"][..]),
+        (
+            "a.qsf",
+            "--tensor-type attn_q=n5:16/n3",
+            &["token_embedding, head and stacks of experts", "attn_q"][..],
+        ),
         ("b.qsf", "--tensor-type token_embedding=n5:16777216/n3", &["more rows"]),
         ("c.qsf", "--tensor-type token_embedding=n5/n3", &["n5:1024/n4:4096/n3"]),
         ("d.qsf", "--tensor-type token_embedding=n5:16/n3+1%", &["no outliers"]),
