@@ -37,7 +37,7 @@ fn frequent_tokens_in_larger_types_make_a_better_file_for_few_bytes() {
     assert!(split.0 < 0.6 * coarse.0, "{split:?} {coarse:?}");
     assert!(split.1 < fine.1 && split.1 > coarse.1, "{split:?} {coarse:?} {fine:?}");
     // Every part is listed and named.
-    let listed = program("qsf-inspect").arg(&file("split.qsf")).args("--tensors --json").run().json();
+    let listed = program("qsf-inspect").arg(file("split.qsf")).args("--tensors --json").run().json();
     let tensors = listed["tensors"].as_array().unwrap();
     let parts: Vec<(&str, u64)> = tensors
         .iter()
@@ -47,7 +47,7 @@ fn frequent_tokens_in_larger_types_make_a_better_file_for_few_bytes() {
     let rows: u64 = parts.iter().map(|part| part.1).sum();
     assert_eq!(parts[1..], [("8bit", 32), ("n5", 128)]);
     assert_eq!(parts[0], ("n3", rows - 160));
-    program("qsf-inspect").arg(&file("split.qsf")).args("--verify").run().ok();
+    program("qsf-inspect").arg(file("split.qsf")).args("--verify").run().ok();
 }
 
 #[test]
