@@ -11,16 +11,15 @@ use qsf_runtime::cpu::Cpu;
 use qsf_runtime::source::{Replaced, Tensor};
 use serde::{Deserialize, Serialize};
 
-use super::expert_forms::{Stack, expert_forms};
 use super::finer::finer_forms;
 use super::sample::Sample;
 use super::survey_work::SurveyWork;
 use super::types::form_of;
-use crate::encode::{ExpertInputs, Fit, TensorEncoder, expert_energies};
+use crate::encode::{Fit, TensorEncoder};
 use crate::error::{ConvertError, Result};
 use crate::fit::Fits;
 use crate::options::OutlierChoice;
-use crate::plan::{OutlierShare, Plan, PlannedTensor, StoredForm, TensorType, experts_of};
+use crate::plan::{OutlierShare, Plan, PlannedTensor, StoredForm, TensorType};
 
 /// The type in which a tensor's effect on the model is measured: damage well above rounding, of every tensor.
 const PROBE: QuantType = QuantType::N2;
@@ -96,16 +95,7 @@ impl Surveyor<'_> {
         let mut wanted = self.wanted_of(Some(layer));
         while let Some(planned) = wanted.next() {
             let fit = fits.of(planned.info.id, None)?;
-            let mut options = self.matrix(layer, planned, &fit, probe)?;
-            if let Some(count) =
-                experts_of(self.encoder.source.config(), planned.info.id).filter(|_| self.finer)
-            {
-                options.extend(self.experts(
-                    planned,
-                    &options,
-                    &fits.expert_inputs(planned.info.id.kind, count),
-                )?);
-            }
+            let options = self.matrix(layer, planned, &fit, probe)?;
             if !options.is_empty() {
                 tensors.push(SurveyedTensor::new(planned.info.id, options));
             }
@@ -162,20 +152,6 @@ impl Surveyor<'_> {
             }
         };
         self.wanted_of(layer).map(of).sum::<u64>() + layer.map_or(0, |layer| work.run_from(layer))
-    }
-
-    /// How a stack may be stored whose experts have read this.
-    fn experts(
-        &self,
-        planned: &PlannedTensor,
-        uniform: &[(StoredForm, f64)],
-        inputs: &[ExpertInputs],
-    ) -> Result<Vec<(StoredForm, f64)>> {
-        let encoder = &self.encoder.rows;
-        let tensor = self.encoder.source.load(planned.info.id)?;
-        let energies = expert_energies(encoder, &tensor, inputs);
-        let stack = Stack { rows: tensor.rows(), cols: tensor.cols(), block: encoder.block };
-        Ok(expert_forms(uniform, &energies, stack))
     }
 
     /// How embedding or head may be stored.

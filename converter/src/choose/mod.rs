@@ -3,7 +3,7 @@
 //! | File | Duty |
 //! |---|---|
 //! | `types` | the types among which one is chosen |
-//! | `finer`, `expert_forms` | forms with rows in several types: of tokens, and of experts |
+//! | `finer` | forms with rows in several types |
 //! | `sample` | some rows of a matrix, and what each type does to them |
 //! | `matrices` | what each type of each matrix does to the model |
 //! | `survey` | that of all matrices, layer by layer |
@@ -12,7 +12,6 @@
 //! | `refine` | whether what was chosen is the best of the model as a whole |
 //! | `for_size` | the plan that does least damage at a size |
 
-mod expert_forms;
 mod finer;
 mod for_size;
 mod matrices;

@@ -11,7 +11,7 @@ use super::fit::Fit;
 
 /// What an expert has read of a text.
 #[derive(Debug, Clone)]
-pub(crate) struct ExpertInputs {
+pub(super) struct ExpertInputs {
     /// Tokens that went through it.
     pub tokens: u64,
     /// Mean squares of the inputs; none where nothing is known of them.
@@ -31,7 +31,7 @@ impl ExpertInputs {
 
 /// What the outputs of each expert of a stack come to over all tokens: the sum of `w^2 x^2`. An error of some bits is about the same
 /// part of it for all of them.
-pub(crate) fn expert_energies(encoder: &Encoder<'_>, stack: &Tensor, experts: &[ExpertInputs]) -> Vec<f64> {
+pub(super) fn expert_energies(encoder: &Encoder<'_>, stack: &Tensor, experts: &[ExpertInputs]) -> Vec<f64> {
     let (cols, rows) = (stack.cols(), stack.rows() / experts.len().max(1));
     let step = rows_per_task(cols);
     let energy = |(i, expert): (usize, &ExpertInputs)| {
@@ -53,7 +53,7 @@ pub(crate) fn expert_energies(encoder: &Encoder<'_>, stack: &Tensor, experts: &[
 }
 
 /// Experts by their energies, the largest first; of those that are as large, the first.
-pub(crate) fn by_energy(energies: &[f64]) -> Vec<usize> {
+pub(super) fn by_energy(energies: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..energies.len()).collect();
     // Energies are not negative, so their bits are in their order.
     order.sort_by_key(|i| Reverse(energies[*i].to_bits()));

@@ -29,7 +29,6 @@ mod tensor;
 
 pub(crate) use cache::{NoCache, TensorCache, TensorRun};
 pub(crate) use encoder::{BlockForm, Encoder};
-pub(crate) use expert_order::{ExpertInputs, by_energy, expert_energies};
 pub(crate) use fit::Fit;
 pub(crate) use outliers::{OutlierSet, Saliency, add_outliers};
 pub(crate) use parts::{StoredPart, StoredParts};

@@ -10,7 +10,7 @@ use qsf_runtime::LinearInput;
 use qsf_runtime::cpu::Isa;
 use qsf_runtime::source::Tensor;
 
-use crate::encode::{ExpertInputs, Fit};
+use crate::encode::Fit;
 use crate::error::{ConvertError, Result};
 use crate::inputs::{OwnInputs, input_of};
 use crate::plan::experts_of;
@@ -144,19 +144,6 @@ impl Fits {
                 (0..count).map(of_expert).collect()
             }
         }
-    }
-}
-
-impl Fits {
-    /// What each of `count` experts of a stack has read.
-    pub fn expert_inputs(&self, kind: TensorKind, count: u32) -> Vec<ExpertInputs> {
-        let of_expert = |expert| {
-            let moments = self.stats.moments(kind, Some(expert));
-            let squares = moments.map(|moments| moments.mean_square().iter().map(|x| *x as f32).collect());
-            let tokens = self.stats.expert_tokens(kind, expert);
-            ExpertInputs { tokens, squares: squares.map(Arc::new) }
-        };
-        (0..count).map(of_expert).collect()
     }
 }
 

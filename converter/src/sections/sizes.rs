@@ -11,7 +11,7 @@ use crate::plan::{Plan, TensorType};
 /// More bytes than an evaluation takes.
 const EVALUATION_RESERVE: u64 = 1024;
 /// Bytes that META may take more than predicted.
-const META_RESERVE: u64 = 1536;
+const META_RESERVE: u64 = 1280;
 
 /// Bytes of each section, at most, whatever types the tensors will have.
 ///

@@ -140,6 +140,11 @@ impl StreamSource {
             true => None,
             false => Some(place(&mut found, None, embedding, of_embedding)?),
         };
+        // As in the file: a fingerprint of the model is by this order.
+        let id = TensorId::of_model(TensorKind::TokenEmbedding);
+        if let Some(at) = found.infos.iter().position(|info| info.id == id) {
+            found.infos[..=at].rotate_right(1);
+        }
         if let Some(positions) = file.positions()? {
             found.add_group(None, &positions, None)?;
         }
