@@ -13,7 +13,7 @@ use crate::quant_type::QuantType;
 use crate::row_parts::RowPartTable;
 use crate::tensor_header::TensorEntry;
 use crate::tensor_kind::{TensorId, TensorKind};
-use crate::unknown_kind::UnknownKind;
+use crate::tensor_number::{NO_LAYER, name_of, number_in_part, tensor_number};
 
 /// Columns are u16: wider matrices have no outliers.
 pub const MAX_OUTLIER_COLS: usize = 1 << 16;
@@ -21,8 +21,6 @@ pub const MAX_OUTLIER_COLS: usize = 1 << 16;
 const RECORD_HEADER_BYTES: usize = 8;
 /// Bytes of an outlier.
 const ENTRY_BYTES: usize = 4;
-/// The layer in the number of a tensor that is in none.
-const NO_LAYER: u32 = 0xFF_FFFF;
 
 /// The outliers of one matrix, by row, in ascending order of columns.
 #[derive(Debug, Clone, PartialEq)]
@@ -168,29 +166,10 @@ impl Outliers {
     }
 }
 
-/// The number that stands for a tensor: its kind, and 256 times its layer.
-pub(crate) fn tensor_number(id: TensorId) -> u32 {
-    id.layer.unwrap_or(NO_LAYER) << 8 | id.kind.id()
-}
-
-/// The number that stands for a tensor of a part; `None` for kinds that numbers have no room for.
-fn number_in_part(layer: Option<u32>, kind_id: u32) -> Option<u32> {
-    (kind_id < 256).then_some(layer.unwrap_or(NO_LAYER) << 8 | kind_id)
-}
-
 /// Whether a number may stand for a matrix: of a kind that is not known it may.
 fn may_have_outliers(number: u32) -> bool {
     let of_layer = number >> 8 != NO_LAYER;
     TensorKind::from_id(number & 0xFF).is_none_or(|kind| kind.is_matrix() && of_layer == kind.is_per_layer())
-}
-
-/// The tensor that a number stands for, in words.
-pub(crate) fn name_of(number: u32) -> String {
-    let layer = Some(number >> 8).filter(|layer| *layer != NO_LAYER);
-    TensorKind::from_id(number & 0xFF).map_or_else(
-        || UnknownKind { layer, kind_id: number & 0xFF, name: None }.to_string(),
-        |kind| TensorId { layer, kind }.to_string(),
-    )
 }
 
 /// Section OUTL: the outliers of all matrices that have some. Each is handed out once, to the tensor that it belongs to.

@@ -111,7 +111,7 @@ impl QsfFile {
             let found = format!("{} x {}", info.rows, info.cols);
             Damage::new(&place, self.header().embedding_offset, "a size that memory can address", found)
         })?;
-        let tensor = TensorEntry::of_embedding(&info, 0..bytes);
+        let tensor = info.entry(0..bytes);
         let chunks = if self.is_plain() {
             // Its bounds were checked with its header.
             let start = (self.header().embedding_offset + crate::alignment::TENSOR_HEADER_BYTES) as usize;

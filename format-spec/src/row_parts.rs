@@ -7,12 +7,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::error::Damage;
-use crate::outliers::{name_of, tensor_number};
-use crate::tensor_header::TensorEntry;
+use crate::tensor_header::{MOST_PARTS, TensorEntry};
 use crate::tensor_kind::{TensorId, TensorKind};
+use crate::tensor_number::{NO_LAYER, name_of, tensor_number};
 
-/// Most parts of a matrix: a row has two bits for the number of its part.
-pub const MOST_PARTS: usize = 4;
 /// Bytes of a record before its rows.
 const RECORD_HEADER_BYTES: usize = 8;
 /// Rows in a byte.
@@ -296,9 +294,6 @@ fn may_have_parts(number: u32) -> bool {
     let kind = TensorKind::from_id(number & 0xFF);
     kind.is_some_and(|kind| kind.may_have_parts() && of_layer == kind.is_per_layer())
 }
-
-/// The layer in the number of a tensor that is in none.
-const NO_LAYER: u32 = 0xFF_FFFF;
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -12,10 +12,10 @@ use crate::block_size::BlockSize;
 use crate::error::{Origin, Unread};
 use crate::layout::Layout;
 use crate::quant_type::QuantType;
-use crate::reader::EmbeddingInfo;
-use crate::row_parts::MOST_PARTS;
 use crate::tensor_kind::TensorKind;
 
+/// Most parts of a matrix: a row has two bits for the number of its part.
+pub const MOST_PARTS: usize = 4;
 const LAYER_DEFAULT: u8 = 0xFF;
 const OPTIONAL: u8 = 1;
 
@@ -54,22 +54,6 @@ pub struct TensorEntry {
 }
 
 impl TensorEntry {
-    /// The token embedding, whose rows are `data`. Its section has no such header.
-    pub fn of_embedding(info: &EmbeddingInfo, data: Range<usize>) -> TensorEntry {
-        let kind = TensorKind::TokenEmbedding;
-        TensorEntry {
-            kind: Some(kind),
-            kind_id: kind.id(),
-            part_of: None,
-            optional: false,
-            rows: info.rows,
-            cols: info.cols,
-            quant: info.quant,
-            layout: info.layout,
-            data,
-        }
-    }
-
     /// Whether this version does not know what it is for.
     pub fn is_unknown(&self) -> bool {
         self.kind.is_none() && self.part_of.is_none()

@@ -8,7 +8,6 @@ use crate::error::{Damage, FormatError, Unread};
 use crate::model_config::{ModelConfig, PositionConfig};
 use crate::outliers::OutlierTable;
 use crate::reader::{QsfFile, TensorGroup, layer_place};
-use crate::tensor_header::TensorEntry;
 use crate::tensor_kind::{TensorId, TensorKind};
 
 /// What a verification covered.
@@ -89,7 +88,7 @@ fn check_parts(file: &QsfFile) -> Result<(Verification, bool), Unread> {
     let id = TensorId::of_model(TensorKind::TokenEmbedding);
     outliers.take(id, embedding.quant, embedding.rows, embedding.cols)?;
     outliers.check_all_taken()?;
-    let embedding = TensorEntry::of_embedding(&embedding, 0..0);
+    let embedding = embedding.entry(0..0);
     row_parts.take(None, &last.tensors.iter().chain([&embedding]).collect::<Vec<_>>())?;
     row_parts.check_all_taken()?;
     report.tensors += 1;

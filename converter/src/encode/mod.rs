@@ -9,6 +9,7 @@
 //! | `along_rows` | rows that make up for errors of those before them |
 //! | `rows` | rows on all threads, and how far they are from the original |
 //! | `stored_tensor` | a tensor that is ready to be written |
+//! | `token_order` | which tokens come most often |
 //! | `cache` | what an earlier run has encoded |
 //! | `tensor` | a tensor as it is planned |
 //! | `expert_order` | which experts of a stack matter most |
@@ -26,13 +27,13 @@ mod rows;
 mod runs;
 mod stored_tensor;
 mod tensor;
+mod token_order;
 
 pub(crate) use cache::{NoCache, TensorCache, TensorRun};
 pub(crate) use encoder::{BlockForm, Encoder};
 pub(crate) use fit::Fit;
 pub(crate) use outliers::{OutlierSet, Saliency, add_outliers};
-pub(crate) use parts::{StoredPart, StoredParts};
 pub(crate) use rows::EncodedRows;
 pub(crate) use runs::TensorRuns;
-pub(crate) use stored_tensor::{StoredTensor, TensorBlocks};
+pub(crate) use stored_tensor::{StoredPart, StoredParts, StoredTensor, TensorBlocks};
 pub(crate) use tensor::{TensorEncoder, VALUES_PER_RUN};

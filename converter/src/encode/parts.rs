@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use qsf_format::{EncodedTensor, Outliers, RowParts, part_name};
+use qsf_format::{Outliers, RowParts, part_name};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::cpu::Isa;
 use qsf_runtime::source::{ForeignRows, StoredType, Tensor, TensorInfo};
@@ -11,62 +11,10 @@ use super::encoder::BlockForm;
 use super::expert_order::{ExpertInputs, by_energy, expert_energies};
 use super::fit::Fit;
 use super::rows::EncodedRows;
-use super::stored_tensor::{StoredTensor, TensorBlocks};
+use super::stored_tensor::{StoredPart, StoredParts, StoredTensor, TensorBlocks};
 use super::tensor::{TensorEncoder, record};
 use crate::error::Result;
-use crate::plan::{PlannedTensor, StoredForm, TensorReport, TensorType, experts_of, layout_of};
-
-/// The parts of a matrix beside the first, and which rows are in which.
-#[derive(Debug, Clone)]
-pub(crate) struct StoredParts {
-    pub rows: RowParts,
-    /// From the second on.
-    pub others: Vec<StoredPart>,
-}
-
-/// A part of a matrix.
-#[derive(Debug, Clone)]
-pub(crate) struct StoredPart {
-    pub encoded: TensorBlocks,
-    pub record: TensorReport,
-}
-
-impl StoredParts {
-    /// The parts with their numbers, as a QSF file has them; `None` for a type that it cannot have.
-    pub fn for_qsf(&self) -> Option<Vec<EncodedTensor>> {
-        let numbered = (1..).zip(&self.others);
-        numbered.map(|(part, t)| Some(EncodedTensor { part, ..t.encoded.clone().for_qsf()? })).collect()
-    }
-
-    /// What is reported of them.
-    pub fn records(&self) -> impl Iterator<Item = &TensorReport> {
-        self.others.iter().map(|part| &part.record)
-    }
-}
-
-/// How often tokens occur in a text, as an order of the vocabulary.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct TokenOrder(Vec<u32>);
-
-impl TokenOrder {
-    /// The most frequent first; of those that are as frequent, that of the lower number, as vocabularies list frequent tokens first.
-    pub fn of(tokens: &[u32], vocab: usize) -> TokenOrder {
-        let mut counts = vec![0u32; vocab];
-        for token in tokens {
-            if let Some(count) = counts.get_mut(*token as usize) {
-                *count += 1;
-            }
-        }
-        let mut order: Vec<u32> = (0..vocab as u32).collect();
-        order.sort_by_key(|token| std::cmp::Reverse(counts[*token as usize]));
-        TokenOrder(order)
-    }
-
-    /// All tokens.
-    pub fn tokens(&self) -> &[u32] {
-        &self.0
-    }
-}
+use crate::plan::{PlannedTensor, StoredForm, TensorType, experts_of, layout_of};
 
 /// Some rows of a matrix.
 #[derive(Debug)]
@@ -173,16 +121,5 @@ impl TensorEncoder<'_> {
         let (kind, rows, cols) = (whole.id.kind, record.rows, record.cols);
         let encoded = TensorBlocks { kind, rows, cols, quant, layout, data: all.data };
         Ok(StoredPart { encoded, record })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tokens_are_in_the_order_of_how_often_they_occur_and_then_of_their_numbers() {
-        let order = TokenOrder::of(&[3, 1, 3, 9, 2, 2, 3], 6);
-        assert_eq!(order.tokens(), [3, 2, 1, 0, 4, 5]);
     }
 }

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use qsf_format::{BlockSize, CodeTables, EncodedTensor, Layout, Outliers, TensorId, TensorKind};
+use qsf_format::{BlockSize, CodeTables, EncodedTensor, Layout, Outliers, RowParts, TensorId, TensorKind};
 use qsf_runtime::source::Tensor;
 
-use super::parts::StoredParts;
 use crate::error::{ConvertError, Result};
 use crate::plan::{StoredForm, TensorReport, TensorType};
 
@@ -55,6 +54,34 @@ impl TensorBlocks {
             return Err(broken(None));
         }
         Ok(tensor.with_outliers(Arc::new(outliers.clone()), 0))
+    }
+}
+
+/// The parts of a matrix beside the first, and which rows are in which.
+#[derive(Debug, Clone)]
+pub(crate) struct StoredParts {
+    pub rows: RowParts,
+    /// From the second on.
+    pub others: Vec<StoredPart>,
+}
+
+/// A part of a matrix.
+#[derive(Debug, Clone)]
+pub(crate) struct StoredPart {
+    pub encoded: TensorBlocks,
+    pub record: TensorReport,
+}
+
+impl StoredParts {
+    /// The parts with their numbers, as a QSF file has them; `None` for a type that it cannot have.
+    pub fn for_qsf(&self) -> Option<Vec<EncodedTensor>> {
+        let numbered = (1..).zip(&self.others);
+        numbered.map(|(part, t)| Some(EncodedTensor { part, ..t.encoded.clone().for_qsf()? })).collect()
+    }
+
+    /// What is reported of them.
+    pub fn records(&self) -> impl Iterator<Item = &TensorReport> {
+        self.others.iter().map(|part| &part.record)
     }
 }
 

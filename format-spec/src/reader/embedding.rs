@@ -1,5 +1,7 @@
 //! The token embedding: its header, the list of its chunks, and its rows.
 
+use std::ops::Range;
+
 use super::file::QsfFile;
 use crate::alignment::{TENSOR_HEADER_BYTES, embedding_rows_per_chunk};
 use crate::chunk::{Chunk, Compression};
@@ -9,6 +11,8 @@ use crate::error::{Damage, FormatError, Unread};
 use crate::file_bytes::{RawBytes, range_in};
 use crate::layout::Layout;
 use crate::quant_type::QuantType;
+use crate::tensor_header::TensorEntry;
+use crate::tensor_kind::TensorKind;
 
 /// The part, in messages.
 const PLACE: &str = "embedding section";
@@ -29,6 +33,22 @@ pub struct EmbeddingInfo {
 }
 
 impl EmbeddingInfo {
+    /// The embedding as a tensor whose rows are `data`. Its section has no such header.
+    pub fn entry(&self, data: Range<usize>) -> TensorEntry {
+        let kind = TensorKind::TokenEmbedding;
+        TensorEntry {
+            kind: Some(kind),
+            kind_id: kind.id(),
+            part_of: None,
+            optional: false,
+            rows: self.rows,
+            cols: self.cols,
+            quant: self.quant,
+            layout: self.layout,
+            data,
+        }
+    }
+
     /// How its chunks are compressed. One that would not shrink is stored as it is all the same.
     pub fn compression(&self) -> Compression {
         let mut methods = self.chunks.iter().map(|chunk| chunk.compression);

@@ -6,11 +6,12 @@ use crate::chunk::Compression;
 use crate::directory::SectionTag;
 use crate::error::FormatError;
 use crate::layout::Layout;
-use crate::outliers::{Outliers, tensor_number};
+use crate::outliers::Outliers;
 use crate::quant_type::QuantType;
 use crate::row_parts::RowParts;
 use crate::tensor_header::tensor_header_bytes;
 use crate::tensor_kind::{TensorId, TensorKind};
+use crate::tensor_number::tensor_number;
 
 impl QsfWriter {
     /// Starts the final section: the flag byte says whether the head is the token embedding.

@@ -51,7 +51,7 @@ fn an_embedding_in_parts_comes_back_and_verifies() {
     let file = QsfFile::open(&path).unwrap();
     let info = file.embedding_info().unwrap();
     assert_eq!(info.rows as usize, parts().rows_of(0));
-    let embedding = TensorEntry::of_embedding(&info, 0..0);
+    let embedding = info.entry(0..0);
     let (_, last) = file.final_section().unwrap();
     let tensors: Vec<_> = last.tensors.iter().chain([&embedding]).collect();
     let mut table = file.row_parts().unwrap();

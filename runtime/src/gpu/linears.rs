@@ -2,7 +2,7 @@
 
 use qsf_format::{ModelConfig, NormKind, RowParts};
 
-use super::parts::in_order_of;
+use super::part_order::in_order_of;
 use super::weights::{GpuMatrix, Uploader};
 use crate::error::{Result, RuntimeError};
 use crate::tensor::Tensor;

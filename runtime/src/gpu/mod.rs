@@ -10,6 +10,7 @@
 //! | `kernels` | kernels with their pipelines, made when they are first needed |
 //! | `panels`, `weights` | matrices in buffers |
 //! | `parts` | matrices whose rows are in parts of several types, and the head |
+//! | `part_order` | values of rows in the order of the parts |
 //! | `linears`, `mlp` | matrices with their biases and adapters, and norms; feed-forwards |
 //! | `room` | whether a model fits |
 //! | `model`, `attention_weights`, `mixer`, `experts` | a model in buffers; attention, recurrent mixers, mixtures of experts |
@@ -49,6 +50,7 @@ mod mixer_buffers;
 mod mlp;
 mod model;
 mod panels;
+mod part_order;
 mod parts;
 mod per_layer;
 mod probe;

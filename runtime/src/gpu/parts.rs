@@ -1,7 +1,6 @@
 //! Matrices whose rows are in parts of several types (SPEC.md section 5.2). Each part is a matrix of its own there, and a list says of
 //! every row where it is when the parts are one behind the other.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use qsf_format::RowParts;
@@ -78,15 +77,9 @@ fn places(rows: &RowParts) -> Vec<u32> {
     rows.runs().iter().flat_map(of_run).collect()
 }
 
-/// Columns of a value for each row, with the values in the order of the parts, if there are any.
-pub fn in_order_of<'v>(rows: Option<&RowParts>, columns: &'v [f32]) -> Cow<'v, [f32]> {
-    let Some(rows) = rows else { return Cow::Borrowed(columns) };
-    let order: Vec<usize> = (0..rows.parts()).flat_map(|part| rows.rows_in(part)).collect();
-    Cow::Owned(columns.chunks(order.len()).flat_map(|column| order.iter().map(|row| column[*row])).collect())
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::part_order::in_order_of;
     use super::*;
 
     #[test]

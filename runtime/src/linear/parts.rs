@@ -6,7 +6,6 @@ use qsf_cpu::Cpu;
 
 use super::adapted::{Adapted, MAX_WEIGHTS};
 use super::input::Input;
-use super::products::Products;
 use crate::tensor::{SplitRows, Tensor};
 use qsf_format::MOST_PARTS;
 
@@ -15,9 +14,13 @@ thread_local! {
     static SCRATCH: RefCell<Vec<f32>> = RefCell::default();
 }
 
-/// Weights and biases of a call of which some are in parts: the others together, then those one by one.
+/// Products of matrices that are not in parts.
+pub(super) type Multiply<'a> = dyn Fn(&[(&Tensor, Option<&[f32]>)], &Input<'_>, &mut [&mut [f32]]) + 'a;
+
+/// Weights and biases of a call of which some are in parts, one by one; `multiply` does those that are not.
 pub(super) fn linears(
     cpu: &Cpu,
+    multiply: &Multiply<'_>,
     weights: &[(&Tensor, Option<&[f32]>)],
     adapted: &Adapted<'_>,
     input: &Input<'_>,
@@ -25,15 +28,22 @@ pub(super) fn linears(
 ) {
     for ((weight, bias), out) in weights.iter().zip(&mut *outs) {
         match weight.split() {
-            Some(split) => linear(cpu, split, *bias, input, out),
-            None => cpu.linear(weight, *bias, input, out),
+            Some(split) => linear(cpu, multiply, split, *bias, input, out),
+            None => multiply(&[(weight, *bias)], input, &mut [out]),
         }
     }
     adapted.add_alone(cpu, outs);
 }
 
 /// One matrix in parts.
-fn linear(cpu: &Cpu, split: &SplitRows, bias: Option<&[f32]>, input: &Input<'_>, out: &mut [f32]) {
+fn linear(
+    cpu: &Cpu,
+    multiply: &Multiply<'_>,
+    split: &SplitRows,
+    bias: Option<&[f32]>,
+    input: &Input<'_>,
+    out: &mut [f32],
+) {
     const { assert!(MOST_PARTS <= MAX_WEIGHTS, "all parts in one call") };
     let (tokens, rows) = (input.rows(), split.rows().rows());
     assert_eq!(out.len(), tokens * rows, "output of another size");
@@ -56,7 +66,7 @@ fn linear(cpu: &Cpu, split: &SplitRows, bias: Option<&[f32]>, input: &Input<'_>,
             slot.0 = part;
         }
         let parts = split.parts().len();
-        cpu.linears(&weights[..parts], input, &mut outs[..parts]);
+        multiply(&weights[..parts], input, &mut outs[..parts]);
         let outs = outs.each_ref().map(|out| &**out);
         cpu.for_each_rows([(out, rows)], rows, |token, [out]| {
             for (token, out) in (token..).zip(out.chunks_exact_mut(rows)) {
@@ -79,6 +89,7 @@ mod tests {
     use qsf_format::{BlockSize, QuantType, RowParts};
 
     use super::*;
+    use crate::linear::Products;
 
     const COLS: usize = 128;
 

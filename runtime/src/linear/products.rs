@@ -97,7 +97,11 @@ impl Products for Cpu {
             return;
         }
         if weights.iter().any(|(weight, _)| weight.split().is_some()) {
-            return parts::linears(self, weights, adapted, input, outs);
+            let multiply =
+                |weights: &[(&Tensor, Option<&[f32]>)], input: &Input<'_>, outs: &mut [&mut [f32]]| {
+                    self.linears(weights, input, outs);
+                };
+            return parts::linears(self, &multiply, weights, adapted, input, outs);
         }
         let all_rows: usize = weights.iter().map(|(weight, _)| weight.rows()).sum();
         let task_rows = input.task_rows(all_rows, self.threads());

@@ -47,7 +47,7 @@ pub(crate) fn check_headers(file: &QsfFile, config: &ModelConfig) -> Result<()> 
     }
     let last = file.final_section()?.1.tensors;
     add(file, config, &mut infos, None, &last)?;
-    let embedding = TensorEntry::of_embedding(&embedding, 0..0);
+    let embedding = embedding.entry(0..0);
     add_parts(file, &mut row_parts, &mut infos, None, last.iter().chain([&embedding]))?;
     if let Some(positions) = file.positions()? {
         add(file, config, &mut infos, None, &positions.tensors)?;

@@ -70,7 +70,7 @@ impl QsfSource {
             found.add_group(Some(layer), group, None)?;
         }
         let len = bytes.as_slice().len();
-        found.add_group(None, &last, Some(&TensorEntry::of_embedding(&info, 0..len)))?;
+        found.add_group(None, &last, Some(&info.entry(0..len)))?;
         if let Some(positions) = file.positions()? {
             found.add_group(None, &positions, None)?;
         }

@@ -4,11 +4,10 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use qsf_format::{BlockSize, CodeTables, Layout, Outliers, QuantType};
+use qsf_format::{BlockSize, CodeTables, Layout, Outliers, QuantType, RowParts};
 
 use super::bytes::TensorBytes;
 use super::native_rows::NativeRows;
-use super::split_rows::SplitRows;
 use super::stored_type::StoredType;
 use qsf_cpu::Isa;
 
@@ -63,6 +62,37 @@ pub trait ForeignRows: Send + Sync + Debug {
     /// The parts of a matrix whose rows are in several types.
     fn split(&self) -> Option<&SplitRows> {
         None
+    }
+}
+
+/// The parts of a matrix, and which rows are in which.
+#[derive(Debug)]
+pub struct SplitRows {
+    pub(super) parts: Vec<Tensor>,
+    pub(super) rows: RowParts,
+}
+
+impl SplitRows {
+    /// These parts.
+    ///
+    /// # Panics
+    /// When they are other than the rows say, or of different widths: whoever reads a file checks that.
+    pub fn new(parts: Vec<Tensor>, rows: RowParts) -> SplitRows {
+        assert_eq!(parts.len(), rows.parts(), "parts");
+        for (i, part) in parts.iter().enumerate() {
+            assert_eq!((part.rows(), part.cols()), (rows.rows_of(i), parts[0].cols()), "part {i}");
+        }
+        SplitRows { parts, rows }
+    }
+
+    /// The parts, the first of which gives the matrix its type in reports.
+    pub fn parts(&self) -> &[Tensor] {
+        &self.parts
+    }
+
+    /// Which rows are in which part.
+    pub fn rows(&self) -> &RowParts {
+        &self.rows
     }
 }
 

@@ -17,7 +17,6 @@ mod split_rows;
 mod stored_type;
 
 pub use bytes::TensorBytes;
-pub use matrix::{ForeignRows, Tensor};
+pub use matrix::{ForeignRows, SplitRows, Tensor};
 pub use native_rows::NativeRows;
-pub use split_rows::SplitRows;
 pub use stored_type::{ForeignType, StoredType, TERNARY};

@@ -5,39 +5,8 @@ use std::sync::Arc;
 use qsf_cpu::Isa;
 use qsf_format::RowParts;
 
-use super::matrix::{ForeignRows, Tensor};
+use super::matrix::{ForeignRows, SplitRows, Tensor};
 use super::stored_type::StoredType;
-
-/// The parts of a matrix, and which rows are in which.
-#[derive(Debug)]
-pub struct SplitRows {
-    parts: Vec<Tensor>,
-    rows: RowParts,
-}
-
-impl SplitRows {
-    /// These parts.
-    ///
-    /// # Panics
-    /// When they are other than the rows say, or of different widths: whoever reads a file checks that.
-    pub fn new(parts: Vec<Tensor>, rows: RowParts) -> SplitRows {
-        assert_eq!(parts.len(), rows.parts(), "parts");
-        for (i, part) in parts.iter().enumerate() {
-            assert_eq!((part.rows(), part.cols()), (rows.rows_of(i), parts[0].cols()), "part {i}");
-        }
-        SplitRows { parts, rows }
-    }
-
-    /// The parts, the first of which gives the matrix its type in reports.
-    pub fn parts(&self) -> &[Tensor] {
-        &self.parts
-    }
-
-    /// Which rows are in which part.
-    pub fn rows(&self) -> &RowParts {
-        &self.rows
-    }
-}
 
 impl ForeignRows for SplitRows {
     fn stored_type(&self) -> StoredType {

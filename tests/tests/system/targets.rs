@@ -62,7 +62,9 @@ fn a_target_is_never_exceeded_nearly_met_and_better_than_a_uniform_type_of_that_
         let (layer, kind) = (tensor["layer"].as_u64(), tensor["kind"].as_str().unwrap());
         let name = layer.map_or(kind.to_owned(), |layer| format!("layer {layer} {kind}"));
         if let Some(wanted) = types(&plan).get(&name) {
-            assert_eq!(&tensor["type"], wanted, "{name}");
+            // Of rows in several types, those of most rows come last.
+            let of_most = wanted.as_str().and_then(|form| form.rsplit('/').next());
+            assert_eq!(tensor["type"].as_str(), of_most, "{name}");
         }
     }
     let refusals: [(&str, &str); 3] = [
