@@ -46,6 +46,13 @@ pub(crate) fn plan_of(source: &dyn WeightSource, options: &ConvertOptions) -> Re
         replay.apply(&mut plan)?;
     }
     let split = plan.tensors().iter().find(|tensor| !tensor.finer.is_none());
+    let head = if source.config().tied_head { TensorKind::TokenEmbedding } else { TensorKind::Head };
+    let head = plan.tensor(TensorId::of_model(head)).filter(|head| !head.finer.is_none());
+    if let Some(head) = head.filter(|_| options.clusters.is_some()) {
+        let (id, form) = (head.info.id, head.form());
+        let problem = format!("--clusters: the rows of such a head are in one type, and {id} is {form}");
+        return Err(RuntimeError::Request(problem).into());
+    }
     if let Some(tensor) = split.filter(|_| options.container() != Container::Qsf || options.hf.is_some()) {
         let (id, form) = (tensor.info.id, tensor.form());
         let problem = format!("{id} as {form}: only QSF files have rows in several types (--tensor-type)");

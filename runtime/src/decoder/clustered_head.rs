@@ -168,7 +168,7 @@ impl ClusteredHead {
             RuntimeError::Request(problem.into())
         })?;
         let rows = head.gather_rows(&tokens)?.ok_or_else(|| {
-            RuntimeError::Request("a head that is not in a type of QSF files has no clusters".into())
+            RuntimeError::Request("clusters need a head whose rows are in one type of QSF files, and this one's are not: use --head exact".into())
         })?;
         let cluster_of = clusters.cluster_of.clone();
         Ok(ClusteredHead { ranking, cluster_of, rows, tokens, starts, probed: probed as usize })

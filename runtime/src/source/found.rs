@@ -94,10 +94,6 @@ impl<'a> Found<'a> {
         let others = (1..matrix.rows.parts()).map(|part| self.parts.remove(&(id, part as u8)));
         let parts: Option<Vec<Tensor>> = std::iter::once(Some(first)).chain(others).collect();
         let parts = parts.ok_or_else(missing)?;
-        if parts.iter().any(Tensor::has_outliers) {
-            let (expected, found) = ("no outliers of a matrix in parts", "some");
-            return Err(RuntimeError::bad_input(self.file.path(), id.to_string(), expected, found));
-        }
         if let Some(info) = self.infos.iter_mut().find(|info| info.id == id) {
             info.rows = matrix.rows.rows();
         }
