@@ -106,6 +106,11 @@ fn forms_that_cannot_be_are_refused_before_anything_is_read() {
         ("b.qsf", "--tensor-type token_embedding=n5:16777216/n3", &["more rows"]),
         ("c.qsf", "--tensor-type token_embedding=n5/n3", &["n5:1024/n4:4096/n3"]),
         ("d.qsf", "--tensor-type token_embedding=n5:16/n3+1%", &["no outliers"]),
+        (
+            "f.qsf",
+            "--tensor-type token_embedding=n5:16/n3 --clusters 4",
+            &["--clusters", "token_embedding is n5:16/n3"],
+        ),
         ("e.gguf", "--quant Q4_K_M --tensor-type token_embedding=n5:16/Q4_K", &["only QSF files"]),
     ] {
         refused(args, dir.path(), convert(&model, &dir.path().join(out), args), 2, parts);
