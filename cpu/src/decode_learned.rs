@@ -4,7 +4,7 @@
 use qsf_format::panels::{PANEL_ROWS, block_of_row, superblock_bytes};
 use qsf_format::{
     BlockSize, CodeTables, Encoding, GRID_UNIT, GridLevels, Planes, QuantType, SumTables, TRELLIS_UNIT,
-    step_of_column,
+    TrellisStream,
 };
 
 use super::float16::f16_to_f32;
@@ -52,8 +52,13 @@ impl Vectorized for DecodeLearned<'_> {
             }
             room
         };
-        if let (Encoding::Trellis { bits, .. }, Some(sums)) = (quant.encoding(), tables.sums(quant)) {
-            trellis(bits, sums, row_scale, next, out);
+        if let (Encoding::Trellis { bits, state, .. }, Some(sums)) = (quant.encoding(), tables.sums(quant)) {
+            // Numbers that the compiler knows: all shifts are by constants.
+            match (bits, state) {
+                (2, state) => trellis(TrellisStream::new(2, state), sums, row_scale, next, out),
+                (3, state) => trellis(TrellisStream::new(3, state), sums, row_scale, next, out),
+                (bits, state) => trellis(TrellisStream::new(bits, state), sums, row_scale, next, out),
+            }
         } else if let (Encoding::Grid { planes, levels: kind, .. }, Some((levels, shift))) =
             (quant.encoding(), tables.grid(quant))
         {
@@ -131,7 +136,7 @@ fn one_bit(plane: &[u8], codes: &mut [u8; N], place: usize) {
 /// A row of a trellis type, whose blocks `next` gives.
 #[inline(always)]
 fn trellis(
-    bits: usize,
+    stream: TrellisStream,
     sums: &SumTables,
     row_scale: f32,
     mut next: impl FnMut() -> [u8; BLOCK_BYTES],
@@ -142,24 +147,10 @@ fn trellis(
     for (product, state) in products.iter_mut().zip(0..=255) {
         *product = scale * f32::from(sums.level(state));
     }
-    let mut values = |bits: usize| {
-        let mut last = 0;
-        each_block::<N>(out, |out| {
-            let block = next();
-            // The byte before the block, then those of the block: at most 13.
-            let mut stream = [0; 16];
-            stream[0] = last;
-            stream[1..=4 * bits].copy_from_slice(&block[..4 * bits]);
-            last = stream[4 * bits];
-            let stream = u128::from_le_bytes(stream);
-            for (column, out) in out.iter_mut().enumerate() {
-                *out = products[usize::from((stream >> (bits * (step_of_column(column) + 1))) as u8)];
-            }
-        });
-    };
-    // Numbers that the compiler knows: all shifts are by constants.
-    match bits {
-        2 => values(2),
-        _ => values(3),
-    }
+    let mut stream = stream;
+    each_block::<N>(out, |out| {
+        for (out, state) in out.iter_mut().zip(stream.states(&next())) {
+            *out = products[usize::from(state)];
+        }
+    });
 }

@@ -2,7 +2,7 @@
 
 use crate::block_size::BlockSize;
 use crate::code_tables::CodeTables;
-use crate::encoding::{Planes, read_f16};
+use crate::encoding::{Encoding, Planes, TrellisState, read_f16};
 use crate::layout::PANEL_ROWS;
 use crate::panels::{block_of_row, superblock_bytes};
 use crate::quant_type::QuantType;
@@ -51,13 +51,17 @@ pub(crate) fn decode_learned_panel_row(
 /// A row whose blocks are decoded one after the other.
 enum Row<'a> {
     Grid { planes: Planes, levels: &'a [i8], shift: i8, scale: f32 },
-    Trellis { sums: &'a SumTables, stream: Stream, scale: f32 },
+    Trellis { sums: &'a SumTables, stream: TrellisStream, scale: f32 },
 }
 
 impl Row<'_> {
     fn new(quant: QuantType, tables: &CodeTables, row_scale: f32) -> Row<'_> {
-        if let Some(sums) = tables.sums(quant) {
-            return Row::Trellis { sums, stream: Stream::default(), scale: row_scale * TRELLIS_UNIT };
+        if let (Encoding::Trellis { bits, state, .. }, Some(sums)) = (quant.encoding(), tables.sums(quant)) {
+            return Row::Trellis {
+                sums,
+                stream: TrellisStream::new(bits, state),
+                scale: row_scale * TRELLIS_UNIT,
+            };
         }
         let (levels, shift) = tables.grid(quant).expect("a learned type has a grid or sums");
         let planes = quant.encoding().planes().expect("codes of a grid have planes");
@@ -68,9 +72,8 @@ impl Row<'_> {
     fn decode_block(&mut self, block: &[u8], out: &mut [f32]) {
         match self {
             Row::Trellis { sums, stream, scale } => {
-                let states = stream.states(block);
-                for (column, v) in out.iter_mut().enumerate() {
-                    *v = *scale * f32::from(sums.level(states[step_of_column(column)]));
+                for (v, state) in out.iter_mut().zip(stream.states(block)) {
+                    *v = *scale * f32::from(sums.level(state));
                 }
             }
             Row::Grid { planes, levels, shift, scale } => {
@@ -92,25 +95,44 @@ pub const fn step_of_column(column: usize) -> usize {
     8 * (column % 4) + column / 4
 }
 
-/// The bits of a row that the next block of a trellis type still sees: the last byte before it.
-#[derive(Default)]
-struct Stream {
-    last: u8,
+/// Most bytes of a block of a trellis type, whose steps have at most 4 bits.
+const MOST_TRELLIS_BYTES: usize = 4 * N / 8;
+
+/// The blocks of a row of a trellis type on their way to folded states, one after the other.
+#[derive(Debug, Clone, Copy)]
+pub struct TrellisStream {
+    bits: usize,
+    state: TrellisState,
+    /// The last two bytes before the block.
+    before: [u8; 2],
 }
 
-impl Stream {
-    /// The state of each of the 32 steps of a block: the 8 newest bits, the oldest lowest.
-    fn states(&mut self, block: &[u8]) -> [u8; N] {
-        let bits = block.len() * 8 / N;
-        let byte = |i: usize| if i == 0 { self.last } else { block[i - 1] };
-        let states = std::array::from_fn(|step| {
-            // The window ends with the newest bit of the step, and starts in the byte before the block.
-            let start = 8 + bits * (step + 1) - 8;
-            let pair = u16::from(byte(start / 8)) | u16::from(byte((start / 8 + 1).min(block.len()))) << 8;
-            (pair >> (start % 8)) as u8
-        });
-        self.last = block[block.len() - 1];
-        states
+impl TrellisStream {
+    /// The start of a row of a type with `bits` bits a step: the bits before it are 0.
+    pub const fn new(bits: usize, state: TrellisState) -> TrellisStream {
+        TrellisStream { bits, state, before: [0; 2] }
+    }
+
+    /// What chooses the level of each column of the next block: an argument of [`SumTables::level`].
+    ///
+    /// # Panics
+    /// When `block` is shorter than a block of the type.
+    #[inline(always)]
+    pub fn states(&mut self, block: &[u8]) -> [u8; N] {
+        let (bits, len) = (self.bits, 4 * self.bits);
+        // Two bytes more than there are, and six so that eight can be read from the last quarter on.
+        let mut string = [0; 2 + MOST_TRELLIS_BYTES + 6];
+        string[..2].copy_from_slice(&self.before);
+        string[2..2 + len].copy_from_slice(&block[..len]);
+        self.before = [string[len], string[len + 1]];
+        let mut quarters = [0; 4];
+        for (quarter, bytes) in quarters.iter_mut().zip((0..4).map(|quarter| &string[bits * quarter..])) {
+            *quarter = u64::from_le_bytes(bytes[..8].try_into().unwrap_or([0; 8]));
+        }
+        // Steps of eight columns that are four apart follow each other (see `step_of_column`).
+        std::array::from_fn(|column| {
+            self.state.fold((quarters[column % 4] >> (bits * (column / 4 + 1))) as u16)
+        })
     }
 }
 
@@ -159,8 +181,15 @@ mod tests {
     }
 
     #[test]
-    fn a_trellis_state_is_the_last_eight_bits_across_blocks() {
-        for (quant, bits) in [(QuantType::T2, 2), (QuantType::T3, 3)] {
+    fn a_trellis_state_is_the_last_bits_across_blocks() {
+        let types = [
+            (QuantType::T2, 2),
+            (QuantType::T3, 3),
+            (QuantType::X2, 2),
+            (QuantType::X3, 3),
+            (QuantType::X4, 4),
+        ];
+        for (quant, bits) in types {
             let sums = BUILT_IN.sums(quant).unwrap();
             let bytes: Vec<u8> = (0..8 * bits).map(|i| (i * 73 + 19) as u8).collect();
             let (first, second) = bytes.split_at(4 * bits);
@@ -169,12 +198,17 @@ mod tests {
             let string: Vec<u8> =
                 bytes.iter().flat_map(|byte| (0..8).map(move |i| (byte >> i) & 1)).collect();
             for step in 0..64 {
-                let state = (0..8).fold(0u8, |state, i| {
-                    let at = (bits * (step + 1) + i).checked_sub(8);
-                    state | at.map_or(0, |at| string[at]) << i
-                });
+                // Four bits that end `back` bits before those of the step do.
+                let nibble = |back: usize| {
+                    (0..4).fold(0u8, |nibble, i| {
+                        let at = (bits * (step + 1) + i).checked_sub(4 + back);
+                        nibble | at.map_or(0, |at| string[at]) << i
+                    })
+                };
+                let older = if matches!(quant, QuantType::T2 | QuantType::T3) { 0 } else { nibble(12) };
+                let level = sums.newest[usize::from(nibble(0))] + sums.oldest[usize::from(nibble(4) ^ older)];
                 let column = 32 * (step / 32) + 4 * (step % 8) + step % 32 / 8;
-                assert_eq!(values[column], 3.0 / 128.0 * f32::from(sums.level(state)), "{quant} step {step}");
+                assert_eq!(values[column], 3.0 / 128.0 * f32::from(level), "{quant} step {step}");
             }
         }
     }

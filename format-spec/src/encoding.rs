@@ -37,9 +37,32 @@ pub enum Encoding {
     Trellis {
         /// Bits of a step.
         bits: usize,
+        /// Which bits of the row so far choose the entries.
+        state: TrellisState,
         /// The tables of a file that brings none of its own.
         tables: &'static SumTables,
     },
+}
+
+/// Which bits of a row choose a level of a trellis type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrellisState {
+    /// The last 8.
+    Byte,
+    /// The last 16: of the newer byte the four older bits are combined with those of the older byte, by exclusive or.
+    TwoBytes,
+}
+
+impl TrellisState {
+    /// What chooses a level, of the last 16 bits, of which the oldest is lowest: an argument of [`SumTables::level`].
+    #[inline]
+    pub const fn fold(self, bits: u16) -> u8 {
+        let newer = (bits >> 8) as u8;
+        match self {
+            TrellisState::Byte => newer,
+            TrellisState::TwoBytes => newer ^ (bits as u8 & 15),
+        }
+    }
 }
 
 /// A format of plain floats.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::block_size::BlockSize;
 use crate::built_in;
-use crate::encoding::{Encoding, FloatFormat, GridLevels, Planes, RowCodes};
+use crate::encoding::{Encoding, FloatFormat, GridLevels, Planes, RowCodes, TrellisState};
 
 /// Makes [`QuantType`] of the rows of the table.
 macro_rules! define {
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_block_takes_the_bytes_that_the_specification_states() {
-        let expected = [18, 20, 28, 36, 18, 128, 256, 128, 66, 9, 13, 17, 21, 25, 8, 12];
+        let expected = [18, 20, 28, 36, 18, 128, 256, 128, 66, 9, 13, 17, 21, 25, 8, 12, 8, 12, 16];
         assert_eq!(QuantType::ALL.map(|t| t.block_bytes(BlockSize::B64)), expected);
     }
 

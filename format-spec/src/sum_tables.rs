@@ -3,14 +3,14 @@
 /// The two tables of a trellis type; a level is the sum of one entry of each, in -127..=127.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SumTables {
-    /// By the four newest bits of the state.
+    /// By the four newest bits of the folded state.
     pub newest: [i8; 16],
     /// By the four oldest bits.
     pub oldest: [i8; 16],
 }
 
 impl SumTables {
-    /// The level of a state of 8 bits, the oldest lowest.
+    /// The level of a folded state of 8 bits ([`TrellisState::fold`](crate::TrellisState::fold)).
     #[inline]
     pub const fn level(&self, state: u8) -> i8 {
         self.newest[(state >> 4) as usize].wrapping_add(self.oldest[(state & 15) as usize])

@@ -40,8 +40,17 @@ macro_rules! every_type {
         block Q6 = 20, "6bit",
             Encoding::Grid { planes: Planes::FOUR_AND_TWO, levels: GridLevels::Even, shift: 1 };
         /// A trellis with 2 bits per value: levels are sums of two table entries, chosen by the last 8 bits.
-        block T2 = 21, "t2", Encoding::Trellis { bits: 2, tables: &built_in::SUMS_2 };
+        block T2 = 21, "t2", Encoding::Trellis { bits: 2, state: TrellisState::Byte, tables: &built_in::SUMS_2 };
         /// A trellis with 3 bits per value.
-        block T3 = 22, "t3", Encoding::Trellis { bits: 3, tables: &built_in::SUMS_3 };
+        block T3 = 22, "t3", Encoding::Trellis { bits: 3, state: TrellisState::Byte, tables: &built_in::SUMS_3 };
+        /// A trellis with 2 bits per value: levels are sums of two table entries, chosen by the last 16 bits.
+        block X2 = 23, "x2",
+            Encoding::Trellis { bits: 2, state: TrellisState::TwoBytes, tables: &built_in::SUMS_2_OF_16 };
+        /// The same with 3 bits per value.
+        block X3 = 24, "x3",
+            Encoding::Trellis { bits: 3, state: TrellisState::TwoBytes, tables: &built_in::SUMS_3_OF_16 };
+        /// The same with 4 bits per value.
+        block X4 = 25, "x4",
+            Encoding::Trellis { bits: 4, state: TrellisState::TwoBytes, tables: &built_in::SUMS_4_OF_16 };
     } };
 }

@@ -1,6 +1,6 @@
 //! Whole matrices into any stored type, with what calibration knows about their inputs.
 
-use qsf_format::{BUILT_IN, BlockSize, CodeTables, QuantType};
+use qsf_format::{BUILT_IN, BlockSize, CodeTables, Encoding, QuantType};
 use qsf_runtime::cpu::Isa;
 
 use super::by_type::{TrellisScales, TypeWork, by_type};
@@ -37,13 +37,15 @@ pub struct Effort {
     pub descents: usize,
     /// Row scales of a trellis type that are tried, 1 or 2.
     pub trials: usize,
+    /// Paths of a trellis type that survive a step at most.
+    pub survivors: usize,
 }
 
 impl Effort {
     /// Feedback alone, for trial runs.
-    pub const QUICK: Effort = Effort { descents: 0, trials: 1 };
+    pub const QUICK: Effort = Effort { descents: 0, trials: 1, survivors: 32 };
     /// All that was found to pay.
-    pub const FULL: Effort = Effort { descents: 4, trials: 2 };
+    pub const FULL: Effort = Effort { descents: 4, trials: 2, survivors: 128 };
 }
 
 /// Whole rows of finite values in the bytes that [`qsf_format::decode_row`] reads.
@@ -186,14 +188,19 @@ impl TypeWork for MatrixWork<'_> {
 
     fn trellis<const BITS: usize>(self, scales: TrellisScales) -> Self::Output {
         let Matrix { isa, quant, tables, cols, .. } = *self.matrix;
+        let Encoding::Trellis { state, .. } = quant.encoding() else {
+            unreachable!("{quant} is no trellis type")
+        };
         let single = [scales.single];
         let rows = TrellisRows::<BITS> {
             isa,
+            state,
             sums: tables.sums(quant).expect("a trellis type has sums"),
             cols,
             feedback: self.feedback,
             importance: self.weights,
             trials: if self.effort.trials < scales.trials.len() { &single } else { &scales.trials },
+            survivors: self.effort.survivors,
         };
         rows.encode(self.values)
     }

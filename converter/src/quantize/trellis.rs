@@ -1,86 +1,83 @@
-//! The codes of one row of a trellis type: a search for the path of least loss through all states, feedback included.
+//! The codes of one row of a trellis type: a search for the path of least loss, feedback included.
 //!
-//! Trellis codes in the sense of QTIP (arXiv 2406.11235): the value of a step depends on the last 8 bits of the row, so that
-//! neighbouring codes overlap and the best path is found by dynamic programming (Viterbi, IEEE Trans. Inf. Theory 13(2),
-//! 1967). Here the targets of later steps hang on the errors of earlier ones, so every survivor carries what its own errors
-//! do to the targets to come (per-survivor processing, Raheli et al., IEEE Trans. Commun. 43, 1995): the cost of a path is
-//! its true loss. Sixteen steps are settled once sixteen more are known; from then on their errors move the targets of
-//! the whole row, and survivors that disagree are given up.
+//! Trellis codes in the sense of QTIP (arXiv 2406.11235): the value of a step depends on the last bits of the row, so that
+//! neighbouring codes overlap. There are too many states to keep a path for each, so the best paths of each step survive (the M-algorithm,
+//! Anderson and Mohan, IEEE Trans. Commun. 32, 1984), one for each state. Here the targets of later steps hang on the errors of earlier
+//! ones, so every survivor carries what its own errors do to the targets to come (per-survivor processing, Raheli et al., IEEE
+//! Trans. Commun. 43, 1995): the cost of a path is its true loss. Sixteen steps are settled once sixteen more are known; from then
+//! on their errors move the targets of the whole row, and survivors that disagree are given up.
 
-use qsf_format::SumTables;
+use qsf_format::{SumTables, TrellisState};
 use qsf_runtime::cpu::lanes::{LANES, Lanes};
 use qsf_runtime::cpu::vector::Vector;
 
 use super::feedback::Ordered;
 use super::strips::{STRIP, Strips};
-use super::vectors::ZEROS;
+use super::survivors::{Choice, Cut, REACH, Survivors};
 
-/// States, one per pattern of the last 8 bits.
-const STATES: usize = 256;
+/// Steps whose choices are remembered.
+const WINDOW: usize = (REACH - 1) * LANES;
 
-/// Survivors of the type with fewest bits per step: a path per pattern of the bits that the next state keeps.
-const MOST_SURVIVORS: usize = 64;
+/// The code of a trellis type with `BITS` bits a step.
+#[derive(Debug, Clone)]
+pub(super) struct Code<const BITS: usize> {
+    /// Which bits count.
+    state: TrellisState,
+    /// Levels by context, which is the folded state without the newest bits, and then by these.
+    levels: [f32; 256],
+}
 
-/// Groups of 16 steps that the feedback of an unsettled step reaches before it is settled.
-const REACH: usize = 3;
-
-/// Steps whose choices are remembered: those settled at once and those that are waited for.
-const WINDOW: usize = 2 * LANES;
-
-/// What a survivor's own errors add to the targets of the groups around.
-type Carried = [[Lanes; REACH]; MOST_SURVIVORS];
-
-/// Bits per step, and the shape of the trellis that follows. States are numbered `a Q + b Q / P + r` for a state of new bits
-/// b, old bits `r P + a`: so the states that become one survivor are Q apart, and those that come from neighbouring
-/// survivors are neighbours.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Shape<const BITS: usize>;
-
-impl<const BITS: usize> Shape<BITS> {
-    /// P: states after a survivor's next step, and states that compete to become one survivor.
+impl<const BITS: usize> Code<BITS> {
+    /// Paths that go on from a survivor.
     const BRANCHES: usize = 1 << BITS;
 
-    /// Q.
-    const SURVIVORS: usize = STATES >> BITS;
-
-    /// Q / P.
-    const RUN: usize = Self::SURVIVORS / Self::BRANCHES;
-
-    /// The 8 bits of a state, oldest lowest, by its number here.
-    const fn state(number: usize) -> usize {
-        let (a, rest) = (number / Self::SURVIVORS, number % Self::SURVIVORS);
-        let (b, r) = (rest / Self::RUN, rest % Self::RUN);
-        b * Self::SURVIVORS + r * Self::BRANCHES + a
+    /// With these tables.
+    pub(super) fn new(state: TrellisState, sums: &SumTables) -> Code<BITS> {
+        let level = |i: usize| {
+            let (context, newest) = (i >> BITS, i % Self::BRANCHES);
+            f32::from(sums.level((newest << (8 - BITS) | context) as u8))
+        };
+        Code { state, levels: std::array::from_fn(level) }
     }
 
-    /// The survivor that a numbered state belongs to.
+    /// All levels.
+    pub(super) const fn levels(&self) -> &[f32; 256] {
+        &self.levels
+    }
+
+    /// Where the levels of the steps that may follow the bits `last` begin.
     #[inline(always)]
-    const fn survivor(number: usize) -> usize {
-        number % Self::SURVIVORS % Self::RUN * Self::BRANCHES + number / Self::SURVIVORS
+    fn branches(&self, last: u16) -> usize {
+        usize::from(self.state.fold(last >> BITS)) << BITS
     }
 
-    /// The bits that the step into a numbered state added.
-    const fn newest(number: usize) -> u8 {
-        (number % Self::SURVIVORS / Self::RUN) as u8
+    /// The last 16 bits after a step.
+    #[inline(always)]
+    const fn after(last: u16, newest: u8) -> u16 {
+        last >> BITS | (newest as u16) << (16 - BITS)
     }
 
-    /// Levels by the number of a state.
-    pub(super) fn levels(sums: &SumTables) -> [f32; STATES] {
-        std::array::from_fn(|number| f32::from(sums.level(Self::state(number) as u8)))
+    /// What later levels hang on, of the last 16 bits: survivors in which it is the same have the same future, but for their errors.
+    #[inline(always)]
+    const fn future(&self, last: u16) -> u16 {
+        match self.state {
+            TrellisState::Byte => last >> (8 + BITS),
+            TrellisState::TwoBytes => last >> BITS,
+        }
     }
 }
 
 /// A row on its way, with room for a search.
-pub(super) struct Search<const BITS: usize> {
-    /// Cost of the best path to each state.
-    costs: [f32; STATES],
-    /// Value of each state.
-    values: [f32; STATES],
-    carried: Box<[Carried; 2]>,
-    /// The state that each survivor comes from, for the last steps.
-    parents: Box<[[u8; MOST_SURVIVORS]; WINDOW]>,
-    /// The state at the end of the last whole group that each survivor comes through.
-    through: [[u8; MOST_SURVIVORS]; 2],
+pub(super) struct Search<'a, const BITS: usize> {
+    code: &'a Code<BITS>,
+    /// Values of the code's levels.
+    values: [f32; 256],
+    survivors: Survivors,
+    cut: Cut,
+    /// Costs of all paths that go on.
+    costs: Vec<f32>,
+    /// What each survivor chose in the last steps.
+    choices: [Vec<Choice>; WINDOW],
     /// Targets that include the errors of settled steps.
     targets: Vec<f32>,
 }
@@ -98,15 +95,16 @@ pub(super) struct Steps<'a> {
     pub used: &'a [bool],
 }
 
-impl<const BITS: usize> Search<BITS> {
-    /// Room for rows of `steps` steps.
-    pub(super) fn new(steps: usize) -> Search<BITS> {
+impl<'a, const BITS: usize> Search<'a, BITS> {
+    /// Room for rows of `steps` steps, of which at most `most` paths survive.
+    pub(super) fn new(code: &'a Code<BITS>, steps: usize, most: usize) -> Search<'a, BITS> {
         Search {
-            costs: [0.0; STATES],
-            values: [0.0; STATES],
-            carried: Box::new([[[ZEROS; REACH]; MOST_SURVIVORS]; 2]),
-            parents: Box::new([[0; MOST_SURVIVORS]; WINDOW]),
-            through: [[0; MOST_SURVIVORS]; 2],
+            code,
+            values: [0.0; 256],
+            survivors: Survivors::new(most),
+            cut: Cut::new(most),
+            costs: Vec::new(),
+            choices: [const { Vec::new() }; WINDOW],
             targets: vec![0.0; steps],
         }
     }
@@ -117,207 +115,142 @@ impl<const BITS: usize> Search<BITS> {
     pub(super) fn run<V: Vector>(
         &mut self,
         steps: &Steps<'_>,
-        levels: &[f32; STATES],
         scale: f32,
         codes: &mut [u8],
         values: &mut [f32],
     ) -> f64 {
-        for (value, level) in self.values.iter_mut().zip(levels) {
+        for (value, level) in self.values.iter_mut().zip(self.code.levels()) {
             *value = scale * level;
         }
         self.targets.copy_from_slice(steps.originals);
-        self.carried[0] = [[ZEROS; REACH]; MOST_SURVIVORS];
+        // The bits before the row are 0.
+        self.survivors.restart();
         let count = steps.originals.len();
-        let mut total = 0.0;
+        let (mut total, mut settled, mut last_settled) = (0.0, 0, 0);
         for t in 0..count {
-            let mut least = [f32::INFINITY; MOST_SURVIVORS];
-            let mut targets = [self.targets[t]; MOST_SURVIVORS];
-            if t == 0 {
-                // The bits before the row are 0.
-                least[0] = 0.0;
-            } else {
-                self.survive::<V>(steps, t, &mut least, &mut targets);
-            }
-            self.branch::<V>(steps.weights[t], &least, &targets);
-            if !steps.used[t] {
-                self.forbid_bits();
-            }
-            if t % LANES == LANES - 1 && t + 1 >= WINDOW {
-                let best = self.best();
-                total += f64::from(self.costs[best]);
-                let last = t + 1 == count;
-                let settled = if last { t + 1 - WINDOW..t + 1 } else { t + 1 - WINDOW..t + 1 - LANES };
-                self.trace(t, best, settled.clone(), codes, values);
-                if !last {
-                    self.give_up(best);
+            self.branch(t, steps);
+            self.survive::<V>(t, steps);
+            let at_end = t + 1 == count;
+            if at_end || (t % LANES == LANES - 1 && t + 1 - settled == WINDOW) {
+                let best = self.survivors.best();
+                total += f64::from(self.survivors.costs[best]);
+                let end = if at_end { count } else { settled + LANES };
+                self.trace(t, best, settled..end, &mut last_settled, codes, values);
+                if !at_end {
+                    self.give_up(t, end, best);
                     if let Some(ordered) = steps.ordered {
-                        self.pass_on::<V>(settled.start, steps.originals, values, &ordered.upper);
+                        self.pass_on::<V>(settled, steps.originals, values, &ordered.upper);
                     }
                 }
+                settled = end;
             }
         }
         total
     }
 
-    /// From the states of step t - 1: the best of those that agree in the bits that step t keeps, their costs and targets.
+    /// The costs of all paths that go on from the survivors by step `t`.
     #[inline(always)]
-    fn survive<V: Vector>(
-        &mut self,
-        steps: &Steps<'_>,
-        t: usize,
-        least: &mut [f32; MOST_SURVIVORS],
-        targets: &mut [f32; MOST_SURVIVORS],
-    ) {
-        let parity = t % 2;
-        let first = t.is_multiple_of(LANES);
-        let mut from = [0.0f32; MOST_SURVIVORS];
-        for part in 0..Shape::<BITS>::SURVIVORS / LANES {
-            let at = part * LANES;
-            let mut cost = V::load(&self.costs[at..]);
-            let mut branch = V::splat(0.0);
-            for a in 1..Shape::<BITS>::BRANCHES {
-                let other = V::load(&self.costs[a * Shape::<BITS>::SURVIVORS + at..]);
-                let better = cost.larger(other);
-                cost = V::choose(better, other, cost);
-                branch = V::choose(better, V::splat(a as f32), branch);
-            }
-            least[at..at + LANES].copy_from_slice(&cost.to_lanes());
-            from[at..at + LANES].copy_from_slice(&branch.to_lanes());
-        }
-        let parents = &mut self.parents[t % WINDOW];
-        let [through_even, through_odd] = &mut self.through;
-        let (through_old, through) =
-            if parity == 0 { (through_odd, through_even) } else { (through_even, through_odd) };
-        for g in 0..Shape::<BITS>::SURVIVORS {
-            let branch = from[g] as usize;
-            let parent = branch * Shape::<BITS>::SURVIVORS + g;
-            let old = g % Shape::<BITS>::RUN * Shape::<BITS>::BRANCHES + branch;
-            parents[g] = parent as u8;
-            through[g] = if first { parent as u8 } else { through_old[old % MOST_SURVIVORS] };
-        }
-        let Some(ordered) = steps.ordered else { return };
-
-        // The errors of step t - 1 reach its own group and the two after.
-        let group = (t - 1) / LANES;
-        let mut rows = [V::splat(0.0); REACH];
-        for ahead in 0..REACH {
-            let column = (group + ahead) * LANES;
-            if column < ordered.upper.size() {
-                let row = &ordered.upper.strip(column / STRIP)[t - 1];
-                rows[(group + ahead) % REACH] = V::load(&row[column % STRIP..]);
-            }
-        }
-        if first {
-            // The group that ends here is no longer looked at; its place is that of one which nothing has reached yet.
-            rows[group % REACH] = V::splat(0.0);
-        }
-        let keep = V::splat(if first { 0.0 } else { 1.0 });
-        let [even, odd] = &mut *self.carried;
-        let (old, new) = if parity == 0 { (&*odd, even) } else { (&*even, odd) };
+    fn branch(&mut self, t: usize, steps: &Steps<'_>) {
         let (slot, lane) = (t / LANES % REACH, t % LANES);
-        let original = steps.originals[t - 1];
-        for g in 0..Shape::<BITS>::SURVIVORS {
-            let parent = usize::from(parents[g]);
-            let error = V::splat(original - self.values[parent]);
-            let source = &old[(g % Shape::<BITS>::RUN * Shape::<BITS>::BRANCHES
-                + parent / Shape::<BITS>::SURVIVORS)
-                % MOST_SURVIVORS];
-            let out = &mut new[g];
-            for place in 0..REACH {
-                let mut carried = V::from_lanes(&source[place]);
-                if place == group % REACH {
-                    carried = carried.mul(keep);
+        let (target, weight) = (self.targets[t], steps.weights[t]);
+        let survivors = &self.survivors;
+        self.costs.resize(survivors.len() * Code::<BITS>::BRANCHES, 0.0);
+        let paths = self.costs.chunks_exact_mut(Code::<BITS>::BRANCHES);
+        for (g, out) in paths.enumerate() {
+            let target = target + survivors.carried[g][slot][lane];
+            let cost = survivors.costs[g];
+            let values = &self.values[self.code.branches(survivors.last[g])..][..Code::<BITS>::BRANCHES];
+            for (out, value) in out.iter_mut().zip(values) {
+                let distance = target - value;
+                *out = cost + weight * distance * distance;
+            }
+            if !steps.used[t] {
+                out[1..].fill(f32::INFINITY);
+            }
+        }
+    }
+
+    /// The best of these paths become the survivors.
+    #[inline(always)]
+    fn survive<V: Vector>(&mut self, t: usize, steps: &Steps<'_>) {
+        let choices = &mut self.choices[t % WINDOW];
+        let (code, values, last) = (self.code, &self.values, &self.survivors.last);
+        self.cut.choose(&self.costs, BITS, choices, |choice| {
+            code.future(Code::<BITS>::after(last[usize::from(choice.parent)], choice.newest))
+        });
+        // The errors of step t reach its own group and the next ones.
+        let mut rows = [V::splat(0.0); REACH];
+        let group = t / LANES;
+        if let Some(ordered) = steps.ordered {
+            for ahead in 0..REACH {
+                let column = (group + ahead) * LANES;
+                if column < ordered.upper.size() {
+                    let row = &ordered.upper.strip(column / STRIP)[t];
+                    rows[(group + ahead) % REACH] = V::load(&row[column % STRIP..]);
                 }
-                out[place] = carried.fma(error, rows[place]).to_lanes();
-            }
-            targets[g] += out[slot][lane];
-        }
-    }
-
-    /// The costs of all states after a step with these targets.
-    #[inline(always)]
-    fn branch<V: Vector>(
-        &mut self,
-        weight: f32,
-        least: &[f32; MOST_SURVIVORS],
-        targets: &[f32; MOST_SURVIVORS],
-    ) {
-        let weight = V::splat(weight);
-        for a in 0..Shape::<BITS>::BRANCHES {
-            // Survivors r P + a for all r, over and over until the lanes are full.
-            let (mut cost, mut target) = (ZEROS, ZEROS);
-            for lane in 0..LANES {
-                let g = (lane % Shape::<BITS>::RUN * Shape::<BITS>::BRANCHES + a) % MOST_SURVIVORS;
-                cost[lane] = least[g];
-                target[lane] = targets[g];
-            }
-            let (cost, target) = (V::from_lanes(&cost), V::from_lanes(&target));
-            for part in 0..Shape::<BITS>::SURVIVORS / LANES {
-                let at = a * Shape::<BITS>::SURVIVORS + part * LANES;
-                let distance = target.sub(V::load(&self.values[at..]));
-                let costs = cost.fma(distance.mul(weight), distance);
-                self.costs[at..at + LANES].copy_from_slice(&costs.to_lanes());
             }
         }
+        // Behind the last step of a group its place is that of one which nothing has reached yet.
+        let emptied = (t % LANES == LANES - 1).then_some(group % REACH);
+        let original = steps.originals[t];
+        self.survivors.go_on::<V>(
+            choices,
+            |choice, last, cost| {
+                let value = values[code.branches(last) + usize::from(choice.newest)];
+                let at = usize::from(choice.parent) << BITS | usize::from(choice.newest);
+                *cost = self.costs[at];
+                (Code::<BITS>::after(last, choice.newest), original - value)
+            },
+            &rows,
+            emptied,
+        );
     }
 
-    /// Leaves only the states whose newest bits are 0.
-    fn forbid_bits(&mut self) {
-        for number in 0..STATES {
-            if Shape::<BITS>::newest(number) != 0 {
-                self.costs[number] = f32::INFINITY;
-            }
-        }
-    }
-
-    /// The state of least cost, the first of several.
-    #[inline(always)]
-    fn best(&self) -> usize {
-        let mut best = 0;
-        for number in 1..STATES {
-            if self.costs[number] < self.costs[best] {
-                best = number;
-            }
-        }
-        best
-    }
-
-    /// Walks back from state `best` of step `t` and writes the steps `settled`.
+    /// Walks back from survivor `best` of step `t` and writes the steps `settled`, before which the bits are `last`.
     fn trace(
         &self,
         t: usize,
         best: usize,
         settled: std::ops::Range<usize>,
+        last: &mut u16,
         codes: &mut [u8],
         values: &mut [f32],
     ) {
-        let mut number = best;
+        let mut at = best;
         for i in (settled.start..=t).rev() {
+            let choice = self.choices[i % WINDOW][at];
             if settled.contains(&i) {
-                codes[i] = Shape::<BITS>::newest(number);
-                values[i] = self.values[number];
+                codes[i] = choice.newest;
             }
-            number = usize::from(self.parents[i % WINDOW][Shape::<BITS>::survivor(number)]);
+            at = usize::from(choice.parent);
+        }
+        for i in settled {
+            values[i] = self.values[self.code.branches(*last) + usize::from(codes[i])];
+            *last = Code::<BITS>::after(*last, codes[i]);
         }
     }
 
-    /// Gives up survivors that did not come the way of `best`, and makes its cost the zero of all others.
+    /// Gives up survivors of step `t` that did not come the way of `best` to step `settled`, and makes its cost the zero of all others.
     #[inline(always)]
-    fn give_up(&mut self, best: usize) {
-        // The survivors of the newest step are in the half that `survive` wrote last: that of an odd step.
-        let through = &self.through[1];
-        let way = through[Shape::<BITS>::survivor(best)];
-        let least = self.costs[best];
-        for number in 0..STATES {
-            let same = through[Shape::<BITS>::survivor(number)] == way;
-            self.costs[number] = if same { self.costs[number] - least } else { f32::INFINITY };
+    fn give_up(&mut self, t: usize, settled: usize, best: usize) {
+        let way = |from: usize| {
+            (settled..=t).rev().fold(from, |at, i| usize::from(self.choices[i % WINDOW][at].parent))
+        };
+        let right = way(best);
+        let kept: Vec<usize> = (0..self.survivors.len()).filter(|g| way(*g) == right).collect();
+        let least = self.survivors.costs[best];
+        self.survivors.keep(&kept, least);
+        let choices = &mut self.choices[t % WINDOW];
+        for (to, from) in kept.iter().enumerate() {
+            choices[to] = choices[*from];
         }
+        choices.truncate(kept.len());
     }
 
     /// Moves the targets that the errors of sixteen settled steps have not reached yet.
     #[inline(always)]
     fn pass_on<V: Vector>(&mut self, first: usize, originals: &[f32], values: &[f32], upper: &Strips) {
-        let mut errors = ZEROS;
+        let mut errors: Lanes = [0.0; LANES];
         for (error, (original, value)) in
             errors.iter_mut().zip(originals[first..].iter().zip(&values[first..]))
         {

@@ -1,6 +1,6 @@
 //! Rows into the trellis types: a path search per row and row scale, then the row scale that suits the path.
 
-use qsf_format::SumTables;
+use qsf_format::{SumTables, TrellisState};
 use qsf_runtime::cpu::Isa;
 use qsf_runtime::cpu::lanes::{LANES, Lanes};
 use qsf_runtime::cpu::vector::{self, Vector, VectorWork};
@@ -10,7 +10,7 @@ use super::group::RowGroup;
 use super::half_scale::{ScaleOverflow, round_to_f16};
 use super::lane_groups::encode_groups;
 use super::strips::STRIP;
-use super::trellis::{Search, Shape, Steps};
+use super::trellis::{Code, Search, Steps};
 use super::vectors::inverse;
 
 /// Row scale in the unit of a stored one.
@@ -19,6 +19,7 @@ const ROW_UNIT: f32 = qsf_format::TRELLIS_UNIT;
 /// Bytes of rows of a trellis type.
 pub(super) struct TrellisRows<'a, const BITS: usize> {
     pub isa: Isa,
+    pub state: TrellisState,
     pub sums: &'a SumTables,
     pub cols: usize,
     pub feedback: Option<&'a Feedback>,
@@ -26,12 +27,14 @@ pub(super) struct TrellisRows<'a, const BITS: usize> {
     pub importance: &'a [f32],
     /// Scales tried for each row, in units of the one at which levels and weights have the same mean square.
     pub trials: &'a [f32],
+    /// Paths that survive a step at most.
+    pub survivors: usize,
 }
 
 /// What all rows share.
 struct Shared<'a, const BITS: usize> {
     rows: &'a TrellisRows<'a, BITS>,
-    levels: [f32; 256],
+    code: Code<BITS>,
     ordered: Option<&'a Ordered>,
     /// What each step costs, and whether it codes a column.
     weights: Vec<f32>,
@@ -47,7 +50,8 @@ impl<const BITS: usize> TrellisRows<'_, BITS> {
             Some(ordered) => ordered.pivots.clone(),
             None => (0..steps).map(|step| self.importance[column_of_step(step)]).collect(),
         };
-        let shared = Shared { rows: self, levels: Shape::<BITS>::levels(self.sums), ordered, weights, used };
+        let code = Code::new(self.state, self.sums);
+        let shared = Shared { rows: self, code, ordered, weights, used };
         let row_bytes = 2 + steps * BITS / 8;
         encode_groups(values, self.cols, row_bytes, |values, out| {
             let mut result = Ok(());
@@ -106,7 +110,7 @@ impl<const BITS: usize> Shared<'_, BITS> {
         let mut group = RowGroup::new(steps, STRIP, &ordered);
         let mut coded = vec![0; rows * steps];
         let mut scales = [0.0; LANES];
-        let mut search = Search::<BITS>::new(steps);
+        let mut search = Search::new(&self.code, steps, self.rows.survivors);
         let mut trial = (vec![0; steps], vec![0.0; steps]);
         for (lane, originals) in ordered.chunks_exact(steps).enumerate() {
             let codes = &mut coded[lane * steps..(lane + 1) * steps];
@@ -118,7 +122,7 @@ impl<const BITS: usize> Shared<'_, BITS> {
                 if !scale.is_finite() {
                     return None;
                 }
-                let loss = search.run::<V>(&row, &self.levels, scale * ROW_UNIT, &mut trial.0, &mut trial.1);
+                let loss = search.run::<V>(&row, scale * ROW_UNIT, &mut trial.0, &mut trial.1);
                 if loss < least {
                     least = loss;
                     scales[lane] = scale;
@@ -140,7 +144,8 @@ impl<const BITS: usize> Shared<'_, BITS> {
             squares += f64::from(*weight) * f64::from(*value).powi(2);
             sum += f64::from(*weight);
         }
-        let level: f64 = self.levels.iter().map(|level| f64::from(*level).powi(2)).sum::<f64>() / 256.0;
+        let level: f64 =
+            self.code.levels().iter().map(|level| f64::from(*level).powi(2)).sum::<f64>() / 256.0;
         let scale = (squares / sum / level).sqrt() as f32 / ROW_UNIT;
         if scale.is_nan() { 0.0 } else { scale }
     }
@@ -212,19 +217,19 @@ fn pack_bits(bits: usize, codes: &[u8], out: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
-    use qsf_format::{BUILT_IN, BlockSize, QuantType, decode_row};
+    use qsf_format::{BUILT_IN, BlockSize, Encoding, QuantType, decode_row};
 
     use super::*;
 
     /// The search for one row: its loss, and the values that it was computed with.
-    struct OneSearch<'a> {
-        shared: &'a Shared<'a, 2>,
+    struct OneSearch<'a, const BITS: usize> {
+        shared: &'a Shared<'a, BITS>,
         originals: &'a [f32],
         scale: f32,
         found: &'a mut (f64, Vec<u8>, Vec<f32>),
     }
 
-    impl VectorWork for OneSearch<'_> {
+    impl<const BITS: usize> VectorWork for OneSearch<'_, BITS> {
         fn run<V: Vector>(self) {
             let shared = self.shared;
             let steps = Steps {
@@ -234,13 +239,14 @@ mod tests {
                 used: &shared.used,
             };
             let (loss, codes, values) = self.found;
-            let mut search = Search::<2>::new(self.originals.len());
-            *loss = search.run::<V>(&steps, &shared.levels, self.scale * ROW_UNIT, codes, values);
+            let mut search = Search::new(&shared.code, self.originals.len(), shared.rows.survivors);
+            *loss = search.run::<V>(&steps, self.scale * ROW_UNIT, codes, values);
         }
     }
 
-    #[test]
-    fn the_loss_of_a_path_is_that_of_the_values_that_a_reader_gets() {
+    fn the_loss_is_that_of_a_reader<const BITS: usize>(quant: QuantType) {
+        let Encoding::Trellis { state, .. } = quant.encoding() else { panic!("{quant}") };
+        let sums = BUILT_IN.sums(quant).unwrap();
         for cols in [33usize, 96, 300] {
             let moment: Vec<f32> =
                 (0..cols * cols).map(|i| 1.0 / (1.0 + (i / cols).abs_diff(i % cols) as f32)).collect();
@@ -250,18 +256,19 @@ mod tests {
             let weights: Vec<f32> = (0..cols).map(|i| ((i * i) as f32 * 0.37).sin()).collect();
             let originals: Vec<f32> =
                 (0..steps).map(|step| weights.get(column_of_step(step)).copied().unwrap_or(0.0)).collect();
-            let sums = BUILT_IN.sums(QuantType::T2).unwrap();
             let rows = TrellisRows {
                 isa: Isa::best(),
+                state,
                 sums,
                 cols,
                 feedback: Some(&feedback),
                 importance: &[],
                 trials: &[],
+                survivors: 32,
             };
             let shared = Shared {
                 rows: &rows,
-                levels: Shape::<2>::levels(sums),
+                code: Code::<BITS>::new(state, sums),
                 ordered: Some(ordered),
                 weights: ordered.pivots.clone(),
                 used: (0..steps).map(|step| column_of_step(step) < cols).collect(),
@@ -271,13 +278,13 @@ mod tests {
             vector::run(Isa::best(), work);
             let (loss, codes, values) = found;
 
-            let mut bytes = vec![0; 2 + steps / 4];
+            let mut bytes = vec![0; 2 + steps * BITS / 8];
             bytes[..2].copy_from_slice(&half::f16::from_f32(2.0).to_le_bytes());
-            pack_bits(2, &codes, &mut bytes[2..]);
+            pack_bits(BITS, &codes, &mut bytes[2..]);
             let mut decoded = vec![0.0; cols];
-            decode_row(QuantType::T2, BlockSize::B32, &BUILT_IN, &bytes, &mut decoded);
+            decode_row(quant, BlockSize::B32, &BUILT_IN, &bytes, &mut decoded);
             for step in (0..steps).filter(|step| column_of_step(*step) < cols) {
-                assert_eq!(values[step], decoded[column_of_step(step)], "{cols}: step {step}");
+                assert_eq!(values[step], decoded[column_of_step(step)], "{quant}, {cols}: step {step}");
             }
             let error =
                 |step: usize| if shared.used[step] { f64::from(originals[step] - values[step]) } else { 0.0 };
@@ -286,7 +293,19 @@ mod tests {
                     error(i) * (0..steps).map(|j| f64::from(ordered.moment.at(i, j)) * error(j)).sum::<f64>()
                 })
                 .sum();
-            assert!((loss - recomputed).abs() < 1e-4 * recomputed, "{cols}: {loss} for {recomputed}");
+            assert!(
+                (loss - recomputed).abs() < 1e-4 * recomputed,
+                "{quant}, {cols}: {loss} for {recomputed}"
+            );
         }
+    }
+
+    #[test]
+    fn the_loss_of_a_path_is_that_of_the_values_that_a_reader_gets() {
+        the_loss_is_that_of_a_reader::<2>(QuantType::T2);
+        the_loss_is_that_of_a_reader::<3>(QuantType::T3);
+        the_loss_is_that_of_a_reader::<2>(QuantType::X2);
+        the_loss_is_that_of_a_reader::<3>(QuantType::X3);
+        the_loss_is_that_of_a_reader::<4>(QuantType::X4);
     }
 }

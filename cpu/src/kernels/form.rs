@@ -2,7 +2,7 @@
 //! compiled.
 
 use qsf_format::panels::PANEL_ROWS;
-use qsf_format::{Encoding, GridLevels, Planes, QuantType};
+use qsf_format::{Encoding, GridLevels, Planes, QuantType, TrellisState};
 
 /// Planes of codes as numbers, for [`Form::PLANES`].
 pub(super) const TWO_AND_ONE: u8 = number(Planes::TWO_AND_ONE);
@@ -47,6 +47,9 @@ impl<const QUANT: u8> Form<QUANT> {
     pub(super) const IS_LEARNED: bool = Self::ENCODING.is_learned();
     /// Whether codes form a trellis.
     pub(super) const IS_TRELLIS: bool = matches!(Self::ENCODING, Encoding::Trellis { .. });
+    /// Whether the last 16 bits of a trellis choose a level, and not the last 8.
+    pub(super) const HAS_TWO_BYTES: bool =
+        matches!(Self::ENCODING, Encoding::Trellis { state: TrellisState::TwoBytes, .. });
     /// Whether codes are multiplied as signed ones.
     pub(super) const IS_SIGNED: bool = Self::IS_LEARNED || matches!(Self::ENCODING, Encoding::SignedBytes);
     /// Whether weights have an offset b.

@@ -104,8 +104,9 @@ impl<I: PanelIsa> Head<I> {
         unsafe {
             let words = block.add(Form::<QUANT>::CODES_OFFSET);
             match (Form::<QUANT>::IS_TRELLIS, Form::<QUANT>::CODE_BITS) {
-                (true, 2) => self.trellis_codes_2(words, j),
-                (true, _) => self.trellis_codes_3(words, j),
+                (true, 2) => self.trellis_codes_2::<QUANT>(words, j),
+                (true, 3) => self.trellis_codes_3::<QUANT>(words, j),
+                (true, _) => self.trellis_codes_4::<QUANT>(words, j),
                 _ => quads!(self.grid_codes::<QUANT>(words)),
             }
         }
@@ -141,33 +142,26 @@ impl<I: PanelIsa> Head<I> {
         }
     }
 
-    /// The codes of a superblock of a trellis type with 2 bits a step, whose windows of four bits are both the newest of a step and the oldest of the
-    /// step after the next.
+    /// The codes of a superblock of a trellis type with 2 bits a step.
     ///
     /// # Safety
     /// As for [`Head::scales`].
     #[inline(always)]
-    unsafe fn trellis_codes_2(&self, words: *const u8, j: usize) -> [I::Codes; QUADS] {
+    unsafe fn trellis_codes_2<const QUANT: u8>(&self, words: *const u8, j: usize) -> [I::Codes; QUADS] {
         // SAFETY: the caller's promises.
         unsafe {
-            let (first, second) = (I::load(words), I::load(words.add(WORDS)));
-            let before = Self::byte_before(words, second, j);
-            let windows = [
-                window::<I, 2>(before, before),
-                window::<I, 4>(before, before),
-                window::<I, 6>(before, first),
-                window::<I, 0>(first, first),
-                window::<I, 2>(first, first),
-                window::<I, 4>(first, first),
-                window::<I, 6>(first, second),
-                window::<I, 0>(second, second),
-                window::<I, 2>(second, second),
-                window::<I, 4>(second, second),
-            ];
-            macro_rules! levels {
-                ($($i:literal)*) => { [$(self.level(windows[$i + 2], windows[$i])),*] };
-            }
-            levels!(0 1 2 3 4 5 6 7)
+            let lines = [0, 1].map(|line| I::load(words.add(WORDS * line)));
+            let ([before, a, b], [older, x, y]) = Self::strings::<QUANT, 2, 3>(words, lines, j);
+            [
+                self.level(window::<I, 6>(before, a), window::<I, 2>(older, older)),
+                self.level(window::<I, 0>(a, a), window::<I, 4>(older, older)),
+                self.level(window::<I, 2>(a, a), window::<I, 6>(older, x)),
+                self.level(window::<I, 4>(a, a), window::<I, 0>(x, x)),
+                self.level(window::<I, 6>(a, b), window::<I, 2>(x, x)),
+                self.level(window::<I, 0>(b, b), window::<I, 4>(x, x)),
+                self.level(window::<I, 2>(b, b), window::<I, 6>(x, y)),
+                self.level(window::<I, 4>(b, b), window::<I, 0>(y, y)),
+            ]
         }
     }
 
@@ -176,27 +170,80 @@ impl<I: PanelIsa> Head<I> {
     /// # Safety
     /// As for [`Head::scales`].
     #[inline(always)]
-    unsafe fn trellis_codes_3(&self, words: *const u8, j: usize) -> [I::Codes; QUADS] {
+    unsafe fn trellis_codes_3<const QUANT: u8>(&self, words: *const u8, j: usize) -> [I::Codes; QUADS] {
         // SAFETY: the caller's promises.
         unsafe {
-            let a = I::load(words);
-            let b = I::load(words.add(WORDS));
-            let c = I::load(words.add(2 * WORDS));
-            let before = Self::byte_before(words, c, j);
+            let lines = [0, 1, 2].map(|line| I::load(words.add(WORDS * line)));
+            let ([before, a, b, c], [older, x, y, z]) = Self::strings::<QUANT, 3, 4>(words, lines, j);
             [
-                self.level(window::<I, 7>(before, a), window::<I, 3>(before, before)),
-                self.level(window::<I, 2>(a, a), window::<I, 6>(before, a)),
-                self.level(window::<I, 5>(a, b), window::<I, 1>(a, a)),
-                self.level(window::<I, 0>(b, b), window::<I, 4>(a, a)),
-                self.level(window::<I, 3>(b, b), window::<I, 7>(a, b)),
-                self.level(window::<I, 6>(b, c), window::<I, 2>(b, b)),
-                self.level(window::<I, 1>(c, c), window::<I, 5>(b, c)),
-                self.level(window::<I, 4>(c, c), window::<I, 0>(c, c)),
+                self.level(window::<I, 7>(before, a), window::<I, 3>(older, older)),
+                self.level(window::<I, 2>(a, a), window::<I, 6>(older, x)),
+                self.level(window::<I, 5>(a, b), window::<I, 1>(x, x)),
+                self.level(window::<I, 0>(b, b), window::<I, 4>(x, x)),
+                self.level(window::<I, 3>(b, b), window::<I, 7>(x, y)),
+                self.level(window::<I, 6>(b, c), window::<I, 2>(y, y)),
+                self.level(window::<I, 1>(c, c), window::<I, 5>(y, z)),
+                self.level(window::<I, 4>(c, c), window::<I, 0>(z, z)),
             ]
         }
     }
 
-    /// Levels of a trellis type by the newest and oldest bits of states.
+    /// The codes of a superblock of a trellis type with 4 bits a step.
+    ///
+    /// # Safety
+    /// As for [`Head::scales`].
+    #[inline(always)]
+    unsafe fn trellis_codes_4<const QUANT: u8>(&self, words: *const u8, j: usize) -> [I::Codes; QUADS] {
+        // SAFETY: the caller's promises.
+        unsafe {
+            let lines = [0, 1, 2, 3].map(|line| I::load(words.add(WORDS * line)));
+            let ([_, a, b, c, d], [older, x, y, z, last]) = Self::strings::<QUANT, 4, 5>(words, lines, j);
+            [
+                self.level(window::<I, 0>(a, a), window::<I, 4>(older, older)),
+                self.level(window::<I, 4>(a, a), window::<I, 0>(x, x)),
+                self.level(window::<I, 0>(b, b), window::<I, 4>(x, x)),
+                self.level(window::<I, 4>(b, b), window::<I, 0>(y, y)),
+                self.level(window::<I, 0>(c, c), window::<I, 4>(y, y)),
+                self.level(window::<I, 4>(c, c), window::<I, 0>(z, z)),
+                self.level(window::<I, 0>(d, d), window::<I, 4>(z, z)),
+                self.level(window::<I, 4>(d, d), window::<I, 0>(last, last)),
+            ]
+        }
+    }
+
+    /// The bits that the newest and the oldest four of the folded states of a superblock are in: per column of a quad the byte before
+    /// its own and then these, from the lines of superblock `j` of a trellis type. There is nothing between the lines of two
+    /// superblocks. `BYTES` is one more than `LINES`.
+    ///
+    /// # Safety
+    /// As for [`Head::scales`].
+    #[inline(always)]
+    unsafe fn strings<const QUANT: u8, const LINES: usize, const BYTES: usize>(
+        words: *const u8,
+        lines: [I::Codes; LINES],
+        j: usize,
+    ) -> ([I::Codes; BYTES], [I::Codes; BYTES]) {
+        // SAFETY: the caller's promises.
+        unsafe {
+            // The byte `back` lines before the superblock's first.
+            let byte_before = |back: usize| {
+                let before = if j == 0 { I::splat_codes(0) } else { I::load(words.sub(WORDS * back)) };
+                I::carry(lines[LINES - back], before)
+            };
+            let mut newest = [byte_before(1); BYTES];
+            newest[1..].copy_from_slice(&lines);
+            let mut oldest = newest;
+            if Form::<QUANT>::HAS_TWO_BYTES {
+                oldest[0] = I::xor(newest[0], byte_before(2));
+                for byte in 1..BYTES {
+                    oldest[byte] = I::xor(newest[byte], newest[byte - 1]);
+                }
+            }
+            (newest, oldest)
+        }
+    }
+
+    /// Levels of a trellis type by the newest and oldest bits of folded states.
     ///
     /// # Safety
     /// As for [`Head::scales`].
@@ -204,20 +251,6 @@ impl<I: PanelIsa> Head<I> {
     unsafe fn level(&self, newest: I::Codes, oldest: I::Codes) -> I::Codes {
         // SAFETY: the caller's promises.
         unsafe { I::add_codes(I::lookup(self.tables[0], newest), I::lookup(self.tables[1], oldest)) }
-    }
-
-    /// Per column of a quad the byte before its bits, in superblock `j` of a trellis type whose last line is `last`: there
-    /// is nothing between the lines of two superblocks.
-    ///
-    /// # Safety
-    /// As for [`Head::scales`].
-    #[inline(always)]
-    unsafe fn byte_before(words: *const u8, last: I::Codes, j: usize) -> I::Codes {
-        // SAFETY: the caller's promises.
-        unsafe {
-            let before = if j == 0 { I::splat_codes(0) } else { I::load(words.sub(WORDS)) };
-            I::carry(last, before)
-        }
     }
 }
 

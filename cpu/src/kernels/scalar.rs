@@ -2,7 +2,7 @@
 //! 6.1 and 6.4 (layout 3).
 
 use qsf_format::panels::PANEL_ROWS;
-use qsf_format::{GRID_UNIT, TRELLIS_UNIT};
+use qsf_format::{Encoding, GRID_UNIT, TRELLIS_UNIT};
 
 use super::form::{EIGHT, FOUR, FOUR_AND_ONE, FOUR_AND_TWO, Form, TWO_AND_ONE};
 use super::panel::{PanelOut, PanelTask};
@@ -146,6 +146,11 @@ fn trellis_level<const QUANT: u8>(
     };
     let step = qsf_format::step_of_column(column % ACT_BLOCK) + column / ACT_BLOCK * ACT_BLOCK;
     let end = bits * (step + 1);
-    let state = (0..8).map(|i| (end + i).checked_sub(8).map_or(0, bit) << i).sum();
-    task.tables.sums(Form::<QUANT>::TYPE).map_or(0, |sums| i32::from(sums.level(state)))
+    let last: u16 = (0..16).map(|i| u16::from((end + i).checked_sub(16).map_or(0, bit)) << i).sum();
+    let (Encoding::Trellis { state, .. }, Some(sums)) =
+        (Form::<QUANT>::TYPE.encoding(), task.tables.sums(Form::<QUANT>::TYPE))
+    else {
+        return 0;
+    };
+    i32::from(sums.level(state.fold(last)))
 }

@@ -44,6 +44,7 @@ pub(super) trait PanelIsa {
     unsafe fn shift_left(codes: Self::Codes, bits: usize) -> Self::Codes;
     unsafe fn and(codes: Self::Codes, mask: u8) -> Self::Codes;
     unsafe fn or(a: Self::Codes, b: Self::Codes) -> Self::Codes;
+    unsafe fn xor(a: Self::Codes, b: Self::Codes) -> Self::Codes;
     /// Sums of bytes, without what does not fit a byte.
     unsafe fn add_codes(a: Self::Codes, b: Self::Codes) -> Self::Codes;
     unsafe fn splat_codes(code: u8) -> Self::Codes;

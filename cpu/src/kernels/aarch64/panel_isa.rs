@@ -87,6 +87,12 @@ impl<P: Products> PanelIsa for Neon<P> {
     }
 
     #[inline(always)]
+    unsafe fn xor(a: Codes, b: Codes) -> Codes {
+        // SAFETY: as above.
+        unsafe { each!(i => veorq_u8(a[i], b[i])) }
+    }
+
+    #[inline(always)]
     unsafe fn add_codes(a: Codes, b: Codes) -> Codes {
         // SAFETY: as above.
         unsafe { each!(i => vaddq_u8(a[i], b[i])) }

@@ -58,6 +58,11 @@ impl PanelIsa for Simd128 {
     }
 
     #[inline(always)]
+    unsafe fn xor(a: Four, b: Four) -> Four {
+        each!(i => v128_xor(a[i], b[i]))
+    }
+
+    #[inline(always)]
     unsafe fn add_codes(a: Four, b: Four) -> Four {
         each!(i => i8x16_add(a[i], b[i]))
     }

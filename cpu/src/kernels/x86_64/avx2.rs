@@ -88,6 +88,12 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
     }
 
     #[inline(always)]
+    unsafe fn xor(a: Ints, b: Ints) -> Ints {
+        // SAFETY: as above.
+        unsafe { Ints(_mm256_xor_si256(a.0, b.0), _mm256_xor_si256(a.1, b.1)) }
+    }
+
+    #[inline(always)]
     unsafe fn add_codes(a: Ints, b: Ints) -> Ints {
         // SAFETY: as above.
         unsafe { Ints(_mm256_add_epi8(a.0, b.0), _mm256_add_epi8(a.1, b.1)) }

@@ -58,6 +58,12 @@ impl PanelIsa for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn xor(a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_xor_si512(a, b) }
+    }
+
+    #[inline(always)]
     unsafe fn add_codes(a: __m512i, b: __m512i) -> __m512i {
         // SAFETY: as above.
         unsafe { _mm512_add_epi8(a, b) }

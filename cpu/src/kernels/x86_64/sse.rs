@@ -102,6 +102,19 @@ impl PanelIsa for Sse {
     }
 
     #[inline(always)]
+    unsafe fn xor(a: Ints, b: Ints) -> Ints {
+        // SAFETY: as above.
+        unsafe {
+            [
+                _mm_xor_si128(a[0], b[0]),
+                _mm_xor_si128(a[1], b[1]),
+                _mm_xor_si128(a[2], b[2]),
+                _mm_xor_si128(a[3], b[3]),
+            ]
+        }
+    }
+
+    #[inline(always)]
     unsafe fn add_codes(a: Ints, b: Ints) -> Ints {
         // SAFETY: as above.
         unsafe { each!(i => _mm_add_epi8(a[i], b[i])) }
