@@ -52,8 +52,8 @@ pub(super) fn by_type<W: TypeWork>(quant: QuantType, work: W) -> W::Output {
         QuantType::Q6 => work.even(0.8),
         QuantType::T2 => work.trellis::<2>(TrellisScales { trials: [1.08, 1.2], single: 1.12 }),
         QuantType::T3 => work.trellis::<3>(TrellisScales { trials: [1.1, 1.22], single: 1.17 }),
-        QuantType::X2 => work.trellis::<2>(TrellisScales { trials: [1.08, 1.2], single: 1.12 }),
-        QuantType::X3 => work.trellis::<3>(TrellisScales { trials: [1.1, 1.22], single: 1.17 }),
-        QuantType::X4 => work.trellis::<4>(TrellisScales { trials: [1.1, 1.22], single: 1.17 }),
+        QuantType::X2 => work.trellis::<2>(TrellisScales { trials: [1.04, 1.12], single: 1.08 }),
+        QuantType::X3 => work.trellis::<3>(TrellisScales { trials: [1.11, 1.2], single: 1.15 }),
+        QuantType::X4 => work.trellis::<4>(TrellisScales { trials: [1.16, 1.24], single: 1.2 }),
     }
 }
