@@ -15,6 +15,9 @@ macro_rules! without_own_blocks {
             | QuantType::Q6
             | QuantType::T2
             | QuantType::T3
+            | QuantType::X2
+            | QuantType::X3
+            | QuantType::X4
     };
 }
 

@@ -13,7 +13,7 @@ use qsf_runtime::cpu::vector::Vector;
 
 use super::feedback::Ordered;
 use super::strips::{STRIP, Strips};
-use super::survivors::{Choice, Cut, REACH, Survivors};
+use super::survivors::{Choice, Cut, REACH, Rows, Survivors};
 
 /// Steps whose choices are remembered.
 const WINDOW: usize = (REACH - 1) * LANES;
@@ -73,6 +73,8 @@ pub(super) struct Search<'a, const BITS: usize> {
     /// Values of the code's levels.
     values: [f32; 256],
     survivors: Survivors,
+    /// Those of the step before.
+    before: Survivors,
     cut: Cut,
     /// Costs of all paths that go on.
     costs: Vec<f32>,
@@ -101,7 +103,8 @@ impl<'a, const BITS: usize> Search<'a, BITS> {
         Search {
             code,
             values: [0.0; 256],
-            survivors: Survivors::new(most),
+            survivors: Survivors::default(),
+            before: Survivors::default(),
             cut: Cut::new(most),
             costs: Vec::new(),
             choices: [const { Vec::new() }; WINDOW],
@@ -125,6 +128,7 @@ impl<'a, const BITS: usize> Search<'a, BITS> {
         self.targets.copy_from_slice(steps.originals);
         // The bits before the row are 0.
         self.survivors.restart();
+        self.cut.restart();
         let count = steps.originals.len();
         let (mut total, mut settled, mut last_settled) = (0.0, 0, 0);
         for t in 0..count {
@@ -137,7 +141,7 @@ impl<'a, const BITS: usize> Search<'a, BITS> {
                 let end = if at_end { count } else { settled + LANES };
                 self.trace(t, best, settled..end, &mut last_settled, codes, values);
                 if !at_end {
-                    self.give_up(t, end, best);
+                    self.give_up(t, best);
                     if let Some(ordered) = steps.ordered {
                         self.pass_on::<V>(settled, steps.originals, values, &ordered.upper);
                     }
@@ -148,62 +152,62 @@ impl<'a, const BITS: usize> Search<'a, BITS> {
         total
     }
 
-    /// The costs of all paths that go on from the survivors by step `t`.
+    /// The costs of all paths that go on from the survivors by step `t`, and infinite ones up to a multiple of 16.
     #[inline(always)]
     fn branch(&mut self, t: usize, steps: &Steps<'_>) {
-        let (slot, lane) = (t / LANES % REACH, t % LANES);
+        let branches = Code::<BITS>::BRANCHES;
         let (target, weight) = (self.targets[t], steps.weights[t]);
         let survivors = &self.survivors;
-        self.costs.resize(survivors.len() * Code::<BITS>::BRANCHES, 0.0);
-        let paths = self.costs.chunks_exact_mut(Code::<BITS>::BRANCHES);
-        for (g, out) in paths.enumerate() {
-            let target = target + survivors.carried[g][slot][lane];
+        let paths = survivors.len() * branches;
+        self.costs.resize(paths.next_multiple_of(LANES), 0.0);
+        for g in 0..survivors.len() {
+            let target = target + survivors.offsets[g];
             let cost = survivors.costs[g];
-            let values = &self.values[self.code.branches(survivors.last[g])..][..Code::<BITS>::BRANCHES];
-            for (out, value) in out.iter_mut().zip(values) {
-                let distance = target - value;
-                *out = cost + weight * distance * distance;
+            let values = &self.values[self.code.branches(survivors.last[g])..][..branches];
+            let out = &mut self.costs[g * branches..][..branches];
+            for b in 0..branches {
+                let distance = target - values[b];
+                out[b] = cost + weight * distance * distance;
             }
             if !steps.used[t] {
                 out[1..].fill(f32::INFINITY);
             }
         }
+        self.costs[paths..].fill(f32::INFINITY);
     }
 
     /// The best of these paths become the survivors.
     #[inline(always)]
     fn survive<V: Vector>(&mut self, t: usize, steps: &Steps<'_>) {
+        std::mem::swap(&mut self.survivors, &mut self.before);
+        let (code, values, before) = (self.code, &self.values, &self.before);
         let choices = &mut self.choices[t % WINDOW];
-        let (code, values, last) = (self.code, &self.values, &self.survivors.last);
-        self.cut.choose(&self.costs, BITS, choices, |choice| {
-            code.future(Code::<BITS>::after(last[usize::from(choice.parent)], choice.newest))
+        self.cut.choose::<V>(&self.costs, BITS, choices, |choice| {
+            code.future(Code::<BITS>::after(before.last[usize::from(choice.parent)], choice.newest))
         });
         // The errors of step t reach its own group and the next ones.
-        let mut rows = [V::splat(0.0); REACH];
-        let group = t / LANES;
+        let (group, next) = (t / LANES, t + 1);
+        let mut rows = Rows {
+            values: [V::splat(0.0); REACH],
+            emptied: next.is_multiple_of(LANES).then_some(group % REACH),
+            next: (next / LANES % REACH, next % LANES),
+        };
         if let Some(ordered) = steps.ordered {
             for ahead in 0..REACH {
                 let column = (group + ahead) * LANES;
                 if column < ordered.upper.size() {
                     let row = &ordered.upper.strip(column / STRIP)[t];
-                    rows[(group + ahead) % REACH] = V::load(&row[column % STRIP..]);
+                    rows.values[(group + ahead) % REACH] = V::load(&row[column % STRIP..]);
                 }
             }
         }
-        // Behind the last step of a group its place is that of one which nothing has reached yet.
-        let emptied = (t % LANES == LANES - 1).then_some(group % REACH);
         let original = steps.originals[t];
-        self.survivors.go_on::<V>(
-            choices,
-            |choice, last, cost| {
-                let value = values[code.branches(last) + usize::from(choice.newest)];
-                let at = usize::from(choice.parent) << BITS | usize::from(choice.newest);
-                *cost = self.costs[at];
-                (Code::<BITS>::after(last, choice.newest), original - value)
-            },
-            &rows,
-            emptied,
-        );
+        let step = |choice: Choice, last| {
+            let value = values[code.branches(last) + usize::from(choice.newest)];
+            (Code::<BITS>::after(last, choice.newest), original - value)
+        };
+        self.survivors.come_from::<V>(before, choices, step, &rows);
+        std::mem::swap(&mut self.survivors.costs, &mut self.cut.costs);
     }
 
     /// Walks back from survivor `best` of step `t` and writes the steps `settled`, before which the bits are `last`.
@@ -230,12 +234,12 @@ impl<'a, const BITS: usize> Search<'a, BITS> {
         }
     }
 
-    /// Gives up survivors of step `t` that did not come the way of `best` to step `settled`, and makes its cost the zero of all others.
+    /// Gives up survivors of step `t` that did not come the way of `best` through the settled steps, and makes its cost the zero of
+    /// all others.
     #[inline(always)]
-    fn give_up(&mut self, t: usize, settled: usize, best: usize) {
-        let way = |from: usize| {
-            (settled..=t).rev().fold(from, |at, i| usize::from(self.choices[i % WINDOW][at].parent))
-        };
+    fn give_up(&mut self, t: usize, best: usize) {
+        // Of the groups that are remembered, one is settled.
+        let way = |g: usize| self.survivors.way(g, WINDOW / LANES - 1);
         let right = way(best);
         let kept: Vec<usize> = (0..self.survivors.len()).filter(|g| way(*g) == right).collect();
         let least = self.survivors.costs[best];

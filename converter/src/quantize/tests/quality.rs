@@ -137,3 +137,26 @@ fn the_search_beats_plain_scales_for_every_type_and_block_size() {
         }
     }
 }
+
+/// `cargo test -p qsf-converter what_a_trellis_loses -- --nocapture` prints the figures.
+#[test]
+fn what_a_trellis_loses_on_gaussian_weights_is_near_what_a_search_of_all_states_would() {
+    let (rows, cols) = (if cfg!(debug_assertions) { 16 } else { 64 }, 1024);
+    let values = Random(2).gaussian(rows * cols, 1.0);
+    for quant in [QuantType::T2, QuantType::X2, QuantType::T3, QuantType::X3, QuantType::X4] {
+        for survivors in [32, 64, 128] {
+            let start = std::time::Instant::now();
+            let matrix = Matrix { isa: Isa::best(), quant, block: BlockSize::B32, tables: &BUILT_IN, cols };
+            let effort = Effort { survivors, ..Effort::FULL };
+            let bytes = quantize_matrix(&matrix, &values, None, None, effort).unwrap();
+            let seconds = start.elapsed().as_secs_f64();
+            let size = quant.row_bytes(BlockSize::B32, cols as u64).unwrap() as usize;
+            let mut decoded = vec![0.0; rows * cols];
+            for (row, out) in bytes.chunks_exact(size).zip(decoded.chunks_exact_mut(cols)) {
+                decode_row(quant, BlockSize::B32, &BUILT_IN, row, out);
+            }
+            let error = relative_error(&values, &decoded).powi(2);
+            println!("{quant} {survivors}: {error:.5} {:.2} M/s", (rows * cols) as f64 / seconds / 1e6);
+        }
+    }
+}
