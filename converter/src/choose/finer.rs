@@ -10,7 +10,7 @@ use crate::plan::{FinerRows, PlannedTensor, StoredForm, TensorType};
 
 /// Types, each about a bit larger than the one before.
 const LADDER: [QuantType; 6] =
-    [QuantType::T2, QuantType::T3, QuantType::N4, QuantType::N5, QuantType::Q6, QuantType::Q8];
+    [QuantType::X2, QuantType::X3, QuantType::X4, QuantType::N5, QuantType::Q6, QuantType::Q8];
 /// Part of the rows that is in each of the larger types, or in one that is larger still.
 const SHARES: [usize; 3] = [64, 16, 4];
 /// Fewer rows are not worth three more tensors.
@@ -32,10 +32,12 @@ pub(super) fn finer_forms(planned: &PlannedTensor, types: &[TensorType]) -> Vec<
 
 /// Types of the most frequent rows first, with how many rows each has.
 fn larger_types(ty: QuantType, rows: usize) -> Vec<(QuantType, u32)> {
+    let place = |ty| LADDER.iter().position(|known| *known == ty);
     let first = match ty {
-        // As large as `t3`.
-        QuantType::N3 => LADDER.iter().position(|known| *known == QuantType::N4),
-        ty => LADDER.iter().position(|known| *known == ty).map(|at| at + 1),
+        // Nearly as large as `x3` and `x4`.
+        QuantType::N3 => place(QuantType::X4),
+        QuantType::N4 => place(QuantType::N5),
+        ty => place(ty).map(|at| at + 1),
     };
     let larger = first.and_then(|first| LADDER.get(first..)).unwrap_or_default();
     let larger = &larger[..larger.len().min(SHARES.len())];
@@ -57,8 +59,8 @@ mod tests {
     #[test]
     fn each_quarter_of_the_frequent_rows_has_a_bit_more() {
         use QuantType::*;
-        assert_eq!(larger_types(N3, 32_000), [(Q6, 496), (N5, 1504), (N4, 6000)]);
-        assert_eq!(larger_types(T2, 32_000), [(N5, 496), (N4, 1504), (T3, 6000)]);
+        assert_eq!(larger_types(N3, 32_000), [(Q6, 496), (N5, 1504), (X4, 6000)]);
+        assert_eq!(larger_types(X2, 32_000), [(N5, 496), (X4, 1504), (X3, 6000)]);
         assert_eq!(larger_types(N5, 32_000), [(Q8, 2000), (Q6, 6000)]);
         assert_eq!(larger_types(Q8, 32_000), []);
     }

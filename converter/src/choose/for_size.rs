@@ -97,8 +97,9 @@ impl SizeRequest<'_> {
         };
         let offer = Offer::of(options, for_tensors, &plan);
         plan_for_size(&plan, &unmeasured(&plan, free, &offer), limit, &size)?;
+        let quick = encoder.quick();
         let surveyor = Surveyor {
-            encoder,
+            encoder: &quick,
             plan: &plan,
             outliers: options.outliers,
             wanted: &free,

@@ -24,7 +24,8 @@ use crate::plan::{OutlierShare, Plan, PlannedTensor, StoredForm, TensorType};
 /// The type in which a tensor's effect on the model is measured: damage well above rounding, of every tensor.
 const PROBE: QuantType = QuantType::N2;
 /// Types that outliers are measured with: from 5 bits on, a bit more costs less than what it takes to pay for them.
-const WITH_OUTLIERS: [QuantType; 4] = [QuantType::T2, QuantType::T3, QuantType::N3, QuantType::N4];
+const WITH_OUTLIERS: [QuantType; 5] =
+    [QuantType::X2, QuantType::X3, QuantType::N3, QuantType::X4, QuantType::N4];
 /// Shares of the weights that may be stored apart.
 const SHARES: [OutlierShare; 2] = [OutlierShare::millionths(1_000), OutlierShare::millionths(5_000)];
 /// Part of the output error's energy that the larger share must have for outliers to be tried at all. Half a percent apart

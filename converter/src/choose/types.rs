@@ -7,9 +7,18 @@ use qsf_runtime::grouped::GroupType;
 use crate::options::ConvertOptions;
 use crate::plan::{Candidate, Container, FinerRows, Plan, PlannedTensor, StoredForm, TensorType};
 
-/// Types of QSF files that a matrix may get, smallest first.
-const OF_QSF: [QuantType; 7] =
-    [QuantType::T2, QuantType::T3, QuantType::N3, QuantType::N4, QuantType::N5, QuantType::Q6, QuantType::Q8];
+/// Types of QSF files that a matrix may get, smallest first:
+/// those with block scales beside a trellis of nearly the same size, for matrices whose columns differ much.
+const OF_QSF: [QuantType; 8] = [
+    QuantType::X2,
+    QuantType::X3,
+    QuantType::N3,
+    QuantType::X4,
+    QuantType::N4,
+    QuantType::N5,
+    QuantType::Q6,
+    QuantType::Q8,
+];
 
 /// Types of GGUF files that a matrix may get, smallest first. Left out are those that another one betters at its size
 /// (`Q2_K`, `Q3_K`) and those that are for models of their own (ternary ones, `MXFP4`).

@@ -20,6 +20,7 @@ use crate::quantize::{
 pub(super) const VALUES_PER_TASK: usize = 1 << 16;
 
 /// What encoding needs beside the tensor.
+#[derive(Clone)]
 pub(crate) struct Encoder<'a> {
     pub isa: Isa,
     pub block: BlockSize,

@@ -25,6 +25,7 @@ use crate::session::Session;
 pub(crate) const VALUES_PER_RUN: usize = 1 << 23;
 
 /// Encodes the tensors of a source.
+#[derive(Clone)]
 pub(crate) struct TensorEncoder<'a> {
     pub source: &'a dyn WeightSource,
     /// Encodes the rows of each.
@@ -62,6 +63,12 @@ impl<'a> TensorEncoder<'a> {
             sized: options.size_limit.is_some(),
             token_order: TokenOrder::of(session.tokens, source.config().vocab as usize),
         }
+    }
+
+    /// Encodes faster and a little worse, for trial runs.
+    pub fn quick(&self) -> TensorEncoder<'a> {
+        let rows = Encoder { effort: Effort::QUICK, ..self.rows.clone() };
+        TensorEncoder { rows, ..self.clone() }
     }
 
     /// Encodes a tensor; of a stack of experts there may be a fit for each.

@@ -6,12 +6,10 @@ use qsf_runtime::ggml::GgmlType;
 use super::tensor_type::{GGML_TYPES, TensorType};
 
 /// Types by size, each clearly better than the one before.
-const LADDER: [QuantType; 9] = [
-    QuantType::T2,
-    QuantType::N2,
-    QuantType::T3,
-    QuantType::N3,
-    QuantType::N4,
+const LADDER: [QuantType; 7] = [
+    QuantType::X2,
+    QuantType::X3,
+    QuantType::X4,
     QuantType::N5,
     QuantType::Q6,
     QuantType::Q8,
@@ -63,10 +61,12 @@ mod tests {
     fn every_type_leads_upwards_to_f16_and_those_beside_the_ladder_join_at_their_size() {
         let next = |quant| next_of_qsf(quant, BlockSize::B64);
         for (from, to) in [
-            (QuantType::T2, Some(QuantType::N2)),
-            (QuantType::Ternary, Some(QuantType::T3)),
-            (QuantType::Q2, Some(QuantType::T3)),
-            (QuantType::Q3, Some(QuantType::N4)),
+            (QuantType::X2, Some(QuantType::X3)),
+            (QuantType::T2, Some(QuantType::X3)),
+            (QuantType::Ternary, Some(QuantType::X3)),
+            (QuantType::N3, Some(QuantType::X4)),
+            (QuantType::Q3, Some(QuantType::X4)),
+            (QuantType::N4, Some(QuantType::N5)),
             (QuantType::Q4, Some(QuantType::N5)),
             (QuantType::Q8, Some(QuantType::F16)),
             (QuantType::F16, None),

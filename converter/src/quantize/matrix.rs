@@ -42,8 +42,8 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// Feedback alone, for trial runs.
-    pub const QUICK: Effort = Effort { descents: 0, trials: 1, survivors: 32 };
+    /// For trial runs.
+    pub const QUICK: Effort = Effort { descents: 4, trials: 1, survivors: 64 };
     /// All that was found to pay.
     pub const FULL: Effort = Effort { descents: 4, trials: 2, survivors: 128 };
 }

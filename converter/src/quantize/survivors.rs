@@ -140,6 +140,7 @@ pub(super) struct Rows<V> {
 
 /// Chooses the cheapest paths.
 pub(super) struct Cut {
+    /// How many may survive.
     most: usize,
     /// How much more than the least a path may cost, found in the last step.
     gap: f32,
@@ -151,14 +152,14 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// At most so many.
-    pub(super) fn new(most: usize) -> Cut {
-        Cut { most: most.clamp(1, MOST), gap: 0.0, seen: vec![0; FUTURES], step: 0, costs: Vec::new() }
+    /// With room for all.
+    pub(super) fn new() -> Cut {
+        Cut { most: 1, gap: 0.0, seen: vec![0; FUTURES], step: 0, costs: Vec::new() }
     }
 
-    /// Begins a row.
-    pub(super) fn restart(&mut self) {
-        self.gap = 0.0;
+    /// Begins a row, of which at most `most` paths survive.
+    pub(super) fn restart(&mut self, most: usize) {
+        (self.most, self.gap) = (most.clamp(1, MOST), 0.0);
     }
 
     /// The cheapest of the paths with these costs, whose number is a multiple of 16, in the order of their numbers, but of those with the

@@ -98,27 +98,28 @@ pub(super) struct Steps<'a> {
 }
 
 impl<'a, const BITS: usize> Search<'a, BITS> {
-    /// Room for rows of `steps` steps, of which at most `most` paths survive.
-    pub(super) fn new(code: &'a Code<BITS>, steps: usize, most: usize) -> Search<'a, BITS> {
+    /// Room for rows of `steps` steps.
+    pub(super) fn new(code: &'a Code<BITS>, steps: usize) -> Search<'a, BITS> {
         Search {
             code,
             values: [0.0; 256],
             survivors: Survivors::default(),
             before: Survivors::default(),
-            cut: Cut::new(most),
+            cut: Cut::new(),
             costs: Vec::new(),
             choices: [const { Vec::new() }; WINDOW],
             targets: vec![0.0; steps],
         }
     }
 
-    /// The best path found for levels times `scale`: the bits of every step into `codes`, their values into `values`. Returns
-    /// the loss.
+    /// The best path found for levels times `scale`, with at most `most` survivors: the bits of every step into `codes`, their values into
+    /// `values`. Returns the loss.
     #[inline(always)]
     pub(super) fn run<V: Vector>(
         &mut self,
         steps: &Steps<'_>,
         scale: f32,
+        most: usize,
         codes: &mut [u8],
         values: &mut [f32],
     ) -> f64 {
@@ -128,7 +129,7 @@ impl<'a, const BITS: usize> Search<'a, BITS> {
         self.targets.copy_from_slice(steps.originals);
         // The bits before the row are 0.
         self.survivors.restart();
-        self.cut.restart();
+        self.cut.restart(most);
         let count = steps.originals.len();
         let (mut total, mut settled, mut last_settled) = (0.0, 0, 0);
         for t in 0..count {

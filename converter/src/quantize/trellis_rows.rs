@@ -16,6 +16,9 @@ use super::vectors::inverse;
 /// Row scale in the unit of a stored one.
 const ROW_UNIT: f32 = qsf_format::TRELLIS_UNIT;
 
+/// By how much fewer paths survive where only the better one of two row scales is looked for.
+const FEWER: usize = 8;
+
 /// Bytes of rows of a trellis type.
 pub(super) struct TrellisRows<'a, const BITS: usize> {
     pub isa: Isa,
@@ -110,27 +113,30 @@ impl<const BITS: usize> Shared<'_, BITS> {
         let mut group = RowGroup::new(steps, STRIP, &ordered);
         let mut coded = vec![0; rows * steps];
         let mut scales = [0.0; LANES];
-        let mut search = Search::new(&self.code, steps, self.rows.survivors);
+        let mut search = Search::new(&self.code, steps);
         let mut trial = (vec![0; steps], vec![0.0; steps]);
         for (lane, originals) in ordered.chunks_exact(steps).enumerate() {
             let codes = &mut coded[lane * steps..(lane + 1) * steps];
             let row = Steps { originals, weights: &self.weights, ordered: self.ordered, used: &self.used };
             let plain = self.plain_scale(originals);
-            let mut least = f64::INFINITY;
-            for times in self.rows.trials {
+            let mut run = |times: f32, most: usize| {
                 let scale = round_to_f16(plain * times);
-                if !scale.is_finite() {
-                    return None;
-                }
-                let loss = search.run::<V>(&row, scale * ROW_UNIT, &mut trial.0, &mut trial.1);
-                if loss < least {
-                    least = loss;
-                    scales[lane] = scale;
-                    codes.copy_from_slice(&trial.0);
-                    for (out, value) in group.values.iter_mut().zip(&trial.1) {
-                        out[lane] = *value;
+                let found = || search.run::<V>(&row, scale * ROW_UNIT, most, &mut trial.0, &mut trial.1);
+                scale.is_finite().then(found).map(|loss| (loss, scale))
+            };
+            let (mut best, mut least) = (self.rows.trials[0], f64::INFINITY);
+            if self.rows.trials.len() > 1 {
+                for times in self.rows.trials {
+                    let (loss, _) = run(*times, self.rows.survivors / FEWER)?;
+                    if loss < least {
+                        (best, least) = (*times, loss);
                     }
                 }
+            }
+            (_, scales[lane]) = run(best, self.rows.survivors)?;
+            codes.copy_from_slice(&trial.0);
+            for (out, value) in group.values.iter_mut().zip(&trial.1) {
+                out[lane] = *value;
             }
         }
         self.refit::<V>(&mut group, &mut scales);
@@ -239,8 +245,8 @@ mod tests {
                 used: &shared.used,
             };
             let (loss, codes, values) = self.found;
-            let mut search = Search::new(&shared.code, self.originals.len(), shared.rows.survivors);
-            *loss = search.run::<V>(&steps, self.scale * ROW_UNIT, codes, values);
+            let mut search = Search::new(&shared.code, self.originals.len());
+            *loss = search.run::<V>(&steps, self.scale * ROW_UNIT, shared.rows.survivors, codes, values);
         }
     }
 
