@@ -3,7 +3,7 @@ import json
 import numpy as np
 
 TYPES = {0: "2bit-sym", 1: "2bit", 2: "3bit", 3: "4bit", 4: "ternary", 6: "f16", 7: "f32", 8: "bf16", 9: "8bit",
-         16: "n2", 17: "n3", 18: "n4", 19: "n5", 20: "6bit", 21: "t2", 22: "t3"}
+         16: "n2", 17: "n3", 18: "n4", 19: "n5", 20: "6bit", 21: "t2", 22: "t3", 23: "x2", 24: "x3", 25: "x4"}
 NONE = 0xFFFFFFFF
 RECORD_NULLABLE = "layer", "promoted_from", "cosine", "relative_error", "max_abs_error"
 

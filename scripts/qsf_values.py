@@ -6,8 +6,8 @@ def ceil_div(a, b):
     return -(-a // b)
 
 
-LEARNED = {16: 9, 17: 13, 18: 17, 19: 21, 20: 25, 21: 8, 22: 12}  # bytes of a block of 32 (section 6.2)
-COUNTS = {16: 5, 17: 9, 18: 17, 19: 33, 20: 1, 21: 32, 22: 32}  # values of a record of GRID (section 7.6)
+LEARNED = {16: 9, 17: 13, 18: 17, 19: 21, 20: 25, 21: 8, 22: 12, 23: 8, 24: 12, 25: 16}  # bytes of a block of 32 (section 6.2)
+COUNTS = {16: 5, 17: 9, 18: 17, 19: 33, 20: 1, 21: 32, 22: 32, 23: 32, 24: 32, 25: 32}  # values of a record of GRID (section 7.6)
 
 
 def row_bytes(t, cols, n):
@@ -112,10 +112,12 @@ def learned_values(t, scales, blocks, tables):
     if t >= 21:
         k, (rows, count) = LEARNED[t] // 4, blocks.shape[:2]
         bits = np.unpackbits(blocks.reshape(rows, -1), axis=-1, bitorder="little")
-        bits = np.concatenate([np.zeros((rows, 8), np.uint8), bits], axis=1).astype(np.int64)
-        ends = k * (np.arange(32 * count) + 1)  # in `bits`: 8 later, and the window starts 8 before
-        states = sum(bits[:, ends + j] << j for j in range(8))
-        levels = (table[:16][states >> 4] + table[16:][states & 15]).reshape(rows, count, 32)
+        length = 16 if t >= 23 else 8  # of a state, in bits
+        bits = np.concatenate([np.zeros((rows, length), np.uint8), bits], axis=1).astype(np.int64)
+        ends = k * (np.arange(32 * count) + 1)  # in `bits`: `length` later, and the window starts as much before
+        states = sum(bits[:, ends + j] << j for j in range(length))
+        first, second = (states >> 12, (states >> 8 ^ states) & 15) if length == 16 else (states >> 4, states & 15)
+        levels = (table[:16][first] + table[16:][second]).reshape(rows, count, 32)
         step = [8 * (i % 4) + i // 4 for i in range(32)]
         return (scales / np.float32(128) * levels[..., step].astype(np.float32)).reshape(rows, -1)
     s2, c = blocks[..., :1].view(np.int8).astype(np.int64), blocks[..., 1:]

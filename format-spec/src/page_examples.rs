@@ -107,6 +107,7 @@ fn the_examples_of_the_documentation_decode_to_the_values_that_stand_there() {
         (QuantType::Q6, false),
         (QuantType::N4, false),
         (QuantType::T2, false),
+        (QuantType::X4, false),
         (QuantType::N3, true),
     ];
     assert_eq!(seen, expected);

@@ -6,7 +6,7 @@ import read_qsf
 import qsf
 
 CODED = ["2bit-sym", "2bit", "3bit", "4bit", "8bit", "ternary"]
-TYPES = CODED + ["n2", "n3", "n4", "n5", "6bit", "t2", "t3", "f16", "bf16", "f32"]
+TYPES = CODED + ["n2", "n3", "n4", "n5", "6bit", "t2", "t3", "x2", "x3", "x4", "f16", "bf16", "f32"]
 
 
 def name_of(t):

@@ -136,7 +136,7 @@ def outlier_kinds():
 def unused():
     """Parts that nothing needs: tables of other types, an OUTL and a PART without records, unknown sections; no TCRC, no error measures."""
     sections = [(b"XTRA", b"not for this version", 3), (b"\xff\0 z", b"", 0), (b"EVAL", b'{"ppl": 1.5}', 0)]
-    return simple(12, 16, tables=tables(*range(16, 23)), OUTL=b"", PART=b"", sections=sections, no_tcrc=True)
+    return simple(12, 16, tables=tables(*range(16, 26)), OUTL=b"", PART=b"", sections=sections, no_tcrc=True)
 
 
 def kinds(flags):

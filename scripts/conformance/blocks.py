@@ -6,10 +6,10 @@ in the values. Nothing but Python's standard library: the same program makes the
 import struct
 
 TYPES = {0: "2bit-sym", 1: "2bit", 2: "3bit", 3: "4bit", 4: "ternary", 6: "f16", 7: "f32", 8: "bf16", 9: "8bit",
-         16: "n2", 17: "n3", 18: "n4", 19: "n5", 20: "6bit", 21: "t2", 22: "t3"}
+         16: "n2", 17: "n3", 18: "n4", 19: "n5", 20: "6bit", 21: "t2", 22: "t3", 23: "x2", 24: "x3", 25: "x4"}
 FLOATS = (6, 7, 8)
 GRID_BITS = {16: 2, 17: 3, 18: 4, 19: 5, 20: 6}
-STEP_BITS = {21: 2, 22: 3}
+STEP_BITS = {21: 2, 22: 3, 23: 2, 24: 3, 25: 4}
 # Section 7.6: of grid types levels, then the shift; of trellis types A, then B. Not sorted, negative shifts: a reader must not care.
 TABLES = {
     16: [-127, -40, 30, 127, -9],
@@ -21,6 +21,12 @@ TABLES = {
          53, -33, 18, -10, -56, 3, 40, -25, -5, 15, 56, -36, 12, 12, -48, 70],
     22: [-17, 24, 10, -33, -40, 3, 39, -13, 20, -51, -26, -16, -61, 47, -2, 44,
          28, 5, 23, -21, -63, -8, 55, -36, -13, 17, 46, -29, 2, 28, -60, 80],
+    23: [-50, 66, 18, 21, 51, -29, 16, -13, 1, 3, 20, -32, -9, -59, -15, 42,
+         6, 38, 22, -40, 2, -30, 60, 6, -18, -68, -39, -19, 40, -9, -9, 29],
+    24: [-72, 71, 22, 26, 53, -31, 4, -13, -4, 0, 12, -18, -25, -55, -22, 40,
+         7, 28, 30, -30, -7, -20, 53, 0, -17, -55, -39, -30, 16, -12, -3, 12],
+    25: [-74, 69, 17, 26, 53, -34, 3, -13, -8, -3, 7, -23, -22, -57, -16, 42,
+         4, 18, 26, -26, -6, -18, 54, -7, -13, -53, -36, -29, 12, -20, -1, 9],
 }
 
 
@@ -141,15 +147,16 @@ def grid_block(random, t, r, cols):
 
 def trellis_row(random, t, r, cols):
     """Section 6.2: (blocks, values) of a row."""
-    k, count = STEP_BITS[t], -(-cols // 32)
+    k, count, state = STEP_BITS[t], -(-cols // 32), 16 if t >= 23 else 8
     string = [random.below(2) for _ in range(32 * k * count)]
     a, b = TABLES[t][:16], TABLES[t][16:]
     values = [0.0] * (32 * count)
     for u in range(32 * count):
-        ends = [k * (u + 1) - 8 + j for j in range(8)]
+        ends = [k * (u + 1) - state + j for j in range(state)]
         w = sum((string[i] if i >= 0 else 0) << j for j, i in enumerate(ends))
+        level = a[w >> 12] + b[(w >> 8 ^ w) & 15] if state == 16 else a[w >> 4] + b[w & 15]
         step = u % 32
-        values[u - step + 4 * (step % 8) + step // 8] = f32(f16(r) / 128 * (a[w >> 4] + b[w & 15]))
+        values[u - step + 4 * (step % 8) + step // 8] = f32(f16(r) / 128 * level)
     data = bytearray(len(string) // 8)
     for i, bit in enumerate(string):
         data[i // 8] |= bit << i % 8

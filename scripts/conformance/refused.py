@@ -109,6 +109,8 @@ def file_cases():
     yield "grid-count", "n3-rows", "A table of 8 values for n3", "7.6", "open", dict(GRID=at(1, "B", 8))
     yield "grid-128", "n3-rows", "A value -128 in a table", "7.6", "open", dict(GRID=at(3, "b", -128))
     yield "grid-sum", "t2-rows", "A and B of a trellis type add up to 182", "7.6", "open", dict(GRID=at(2, "b", 112))
+    yield "grid-sum-16", "x4-rows", "A of a trellis type with a state of 16 bits has 102, B has -54 to 54", "7.6", "open", dict(GRID=at(3, "b", 102))
+    yield "grid-type-26", "n3-rows", "A table of type 26", "7.6", "open", dict(GRID=at(0, "B", 26))
     yield "grid-order", "unused", "n3 before n2", "7.6", "open", dict(GRID=lambda d: d[7:18] + d[:7] + d[18:])
 
 
@@ -133,7 +135,7 @@ def layer_cases():
     yield "tensor-data", Q4, "A tensor that is larger than its layer", "5", "read", dict(raw0=at(HEADER + 4, "I", 1 << 31))
     yield "kind-twice", Q4, "Kind 0 comes twice", "5", "read", dict(raw0=at(SECOND, "I", 0))
     yield "kind-place", Q4, "The head in a layer", "5", "read", dict(raw0=at(HEADER, "I", 66))
-    yield "optional-type", "optional-kinds", "An unknown optional kind of type 23", "5.1", "read", dict(raw0=at(SECOND + 12, "B", 23))
+    yield "optional-type", "optional-kinds", "An unknown optional kind of type 26", "5.1", "read", dict(raw0=at(SECOND + 12, "B", 26))
     yield "tensor-padding", Q4, "A byte before the first tensor is not zero", "2", "read", dict(raw0=flip(5))
     yield "tensor-count", Q4, "The index has a tensor less than the layer", "10", "read", dict(index=at(18, "H", 7))
     yield "no-grid", "n3-rows", "A learned type without table", "7.6", "read", dict(sections=entry(b"GRID", tag=b"GRIE"))

@@ -75,6 +75,7 @@ def files(programs, site):
         "n4.qsf": ["--quant", "n4"],
         "n3.qsf": ["--quant", "n3"],
         "t3.qsf": ["--quant", "t3"],
+        "x3.qsf": ["--quant", "x3"],
         "outliers.qsf": ["--quant", "3bit", "--outliers", "1%", "--block-size", "128"],
         "f32.qsf": ["--quant", "f32"],
     }

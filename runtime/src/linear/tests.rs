@@ -119,7 +119,7 @@ fn outliers(rows: usize, cols: usize) -> Arc<Outliers> {
 
 #[test]
 fn outliers_are_added_to_what_the_blocks_give_with_the_activations_that_the_kernel_saw() {
-    for quant in [QuantType::Q2, QuantType::Q4, QuantType::N3, QuantType::T2, QuantType::Q8] {
+    for quant in [QuantType::Q2, QuantType::Q4, QuantType::N3, QuantType::T2, QuantType::X4, QuantType::Q8] {
         for (rows, cols, m) in [(5, 40, 1), (50, 300, 3), (33, 96, 17)] {
             let plain = in_panels(&tensor(quant, BlockSize::B64, rows, cols));
             let weight = plain.clone().with_outliers(outliers(rows, cols), 0);

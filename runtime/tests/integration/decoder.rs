@@ -425,7 +425,7 @@ fn prompts_in_wide_groups_are_near_the_float_reference_and_short_steps_are_int8(
         return;
     }
     let tokens = tokens(LEAST_WIDE_TOKENS as u32 + 3);
-    for quant in [QuantType::Q4, QuantType::N3, QuantType::T2, QuantType::Q8] {
+    for quant in [QuantType::Q4, QuantType::N3, QuantType::T2, QuantType::X4, QuantType::Q8] {
         let model = RandomModel::new(ModelConfig { max_positions: 128, ..llama() }, quant);
         let run = |how, steps: &[usize]| logits(&model.decoder(cpu.clone(), Some(how)), &tokens, steps);
         let whole = [tokens.len()];

@@ -69,7 +69,7 @@ fn matrices_that_no_buffer_can_have_are_in_several() {
     let heads = [(true, "an embedding that is the head"), (false, "an embedding and a head")];
     for (tied_head, what) in heads {
         let config = ModelConfig { vocab: 1000, tied_head, ..llama() };
-        for quant in [QuantType::F32, QuantType::Bf16, QuantType::Q4, QuantType::T3] {
+        for quant in [QuantType::F32, QuantType::Bf16, QuantType::Q4, QuantType::T3, QuantType::X4] {
             let source = RandomModel::new(config.clone(), quant);
             assert_close_on(small(60_000), &source, &format!("{what}, {quant}"));
         }

@@ -106,6 +106,7 @@ fn metal_texts_are_those_that_were_looked_at() {
         "mat-mat-8-4bit",
         "mat-vec-gated-n4",
         "mat-vec-t2",
+        "mat-vec-x4",
         "attend-128-true",
         "norm-rms-1-Sequential-true",
         "place-128-true",

@@ -107,7 +107,7 @@ fn the_same_text_gives_the_same_bytes_and_another_others() {
     let out = dir.path().join("out.qsf");
     // Nothing of the sums over tokens, of the factors and of the searches may depend on the machine.
     let available = program("qsf-run").args("--system --json").run().json()["isa_available"].clone();
-    for quant in ["4bit", "n3", "t2", "n3 --effort high"] {
+    for quant in ["4bit", "n3", "t2", "x2", "n3 --effort high"] {
         let call = |threads: &str, isa: &str| {
             let call = program("qsf-convert").arg(&model).arg(&out).args("--force --calibration").arg(TEXT);
             let call = call.args(&format!("--calibration-tokens 300 -t {threads} -q {quant}"));

@@ -145,6 +145,7 @@ fn rows_of_every_type_and_order_are_the_same_in_the_order_of_their_clusters() {
         "-q n3",
         "-q t2",
         "-q t3",
+        "-q x2",
         "-q 6bit",
         "-q n2",
         "-q ternary",

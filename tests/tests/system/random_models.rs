@@ -24,6 +24,7 @@ fn a_random_model_verifies_and_generates_in_every_program() {
     for (quant, compression) in [
         ("2bit", Compression::None),
         ("t2", Compression::Zstd),
+        ("x4", Compression::None),
         ("n4", Compression::Lz4),
         ("mixed", Compression::None),
     ] {

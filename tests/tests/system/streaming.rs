@@ -103,6 +103,7 @@ fn what_is_streamed_has_the_bits_of_what_is_in_memory() {
         (&llama, "--quant f16 --compress lz4"),
         (&llama, "--quant n3 --outliers 1%"),
         (&llama, "--quant t2 --layout rows"),
+        (&llama, "--quant x3"),
         (&gpt2, "--quant 8bit --compress lz4"),
         (&gpt2, "--quant mixed"),
         // Experts are read when they are chosen; all of them, or those that were used last, are kept.

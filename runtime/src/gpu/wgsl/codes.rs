@@ -12,6 +12,7 @@ use std::fmt::Write;
 
 use qsf_format::{
     BlockSize, Encoding, FloatFormat, GRID_UNIT, GridLevels, PanelPlane, QuantType, TRELLIS_UNIT,
+    TrellisState,
 };
 
 /// A block type in panels.
@@ -141,8 +142,8 @@ impl PanelCodes {
     /// Reads the lines of some quads: statements that make variables for [`PanelCodes::quad`]. `b` is the superblock's number.
     pub fn lines(self, id: &str, quads: &[usize]) -> String {
         let mut out = String::new();
-        if self.quant.is_trellis() {
-            return self.strings(id);
+        if let Encoding::Trellis { state, .. } = self.quant.encoding() {
+            return self.strings(id, state);
         }
         if self.quant.is_float() {
             let words = self.words_per_quad();
@@ -167,27 +168,68 @@ impl PanelCodes {
         out
     }
 
-    /// The bits that columns c, 4 + c, ... of a trellis type are chosen by, for each c: the byte before, and then theirs.
-    fn strings(self, id: &str) -> String {
+    /// The bits that columns c, 4 + c, ... of a trellis type are chosen by, for each c: `z{id}_c` has the byte before, and then theirs.
+    /// Of states of 16 bits `own{id}_c` has their own, and `z{id}_c` the two bytes before, and then as many as there is room for.
+    /// `m{id}_c` and `n{id}_c` are each bit of those two, exclusive or that eight later.
+    fn strings(self, id: &str, state: TrellisState) -> String {
         let words = self.superblock_words() / 16;
         let mut out = String::new();
         for word in 0..words {
             let _ = writeln!(out, "let v{id}_{word} = w[at{id} + {}u + row];", 16 * word);
         }
-        let last = 16 * (words - 1);
-        let before = format!("w[at{id} + {last}u + row - {}u] >> 24u", self.superblock_words());
+        let word_before =
+            |word: usize| format!("w[at{id} + {}u + row - {}u] >> 24u", 16 * word, self.superblock_words());
+        let before = match state {
+            TrellisState::Byte => word_before(words - 1),
+            TrellisState::TwoBytes => {
+                format!("({}) | (({}) << 8u)", word_before(words - 2), word_before(words - 1))
+            }
+        };
         let _ = writeln!(out, "var before{id} = 0u; if (b > 0u) {{ before{id} = {before}; }}");
+        let byte = |word: usize, c: usize| format!("((v{id}_{word} >> {}u) & 255u)", 8 * c);
+        // The bytes of a column, the first at bit `from`.
+        let bytes = |c: usize, from: usize| {
+            let shifted = |word: usize| format!("({} << {}u)", byte(word, c), from + 8 * word);
+            (0..words).map(shifted).collect::<Vec<_>>().join(" | ")
+        };
         for c in 0..4 {
-            let first = match c {
-                0 => format!("before{id}"),
-                _ => format!("((v{id}_{} >> {}u) & 255u)", words - 1, 8 * (c - 1)),
+            let _ = match (state, c) {
+                (TrellisState::Byte, 0) => writeln!(out, "let z{id}_0 = before{id} | {};", bytes(0, 8)),
+                (TrellisState::Byte, _) => {
+                    writeln!(out, "let z{id}_{c} = {} | {};", byte(words - 1, c - 1), bytes(c, 8))
+                }
+                (TrellisState::TwoBytes, _) => {
+                    let before = match c {
+                        0 => format!("before{id}"),
+                        _ => format!("(own{id}_{} >> {}u)", c - 1, 8 * (words - 2)),
+                    };
+                    writeln!(
+                        out,
+                        "let own{id}_{c} = {}; let z{id}_{c} = {before} | (own{id}_{c} << 16u); \
+                         let m{id}_{c} = z{id}_{c} ^ (z{id}_{c} >> 8u); let n{id}_{c} = own{id}_{c} ^ (own{id}_{c} >> 8u);",
+                        bytes(c, 0)
+                    )
+                }
             };
-            let bytes: String = (0..words)
-                .map(|word| format!(" | (((v{id}_{word} >> {}u) & 255u) << {}u)", 8 * c, 8 * (word + 1)))
-                .collect();
-            let _ = writeln!(out, "let z{id}_{c} = {first}{bytes};");
         }
         out
+    }
+
+    /// The sum of two levels that a step of a trellis is, of what [`PanelCodes::strings`] makes.
+    fn step(self, id: &str, state: TrellisState, quad: usize, c: usize) -> String {
+        // The oldest bit of the state.
+        let first = self.superblock_words() / 16 * (quad + 1);
+        let nibble = |name: &str, at: usize| format!("(({name}{id}_{c} >> {at}u) & 15u)");
+        let (newest, oldest) = match state {
+            TrellisState::Byte => (nibble("z", first + 4), nibble("z", first)),
+            TrellisState::TwoBytes => {
+                let newest = if first < 4 { nibble("z", first + 12) } else { nibble("own", first - 4) };
+                // Of `m`, 24 bits have one that is eight later.
+                let oldest = if first + 4 <= 24 { nibble("m", first) } else { nibble("n", first - 16) };
+                (newest, oldest)
+            }
+        };
+        format!("table[{newest}] + table[16u + {oldest}]")
     }
 
     /// Words that hold four columns of a float type.
@@ -250,10 +292,8 @@ impl PanelCodes {
                 FloatFormat::Bf16 => format!("bitcast<f32>({} & 0xffff0000u)", word(c / 2)),
             };
         }
-        if self.quant.is_trellis() {
-            let shift = self.superblock_words() / 16 * (quad + 1);
-            let nibble = |at: usize| format!("((z{id}_{c} >> {at}u) & 15u)");
-            return format!("table[{}] + table[16u + {}]", nibble(shift + 4), nibble(shift));
+        if let Encoding::Trellis { state, .. } = self.quant.encoding() {
+            return self.step(id, state, quad, c);
         }
         let planes = self.planes();
         let bits: usize = planes.iter().map(|plane| plane.bits).sum();

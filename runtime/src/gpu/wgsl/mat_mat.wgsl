@@ -71,9 +71,9 @@ workgroupBarrier();
 
 //: part weights
 if (half == HALF) {
-    let b = b0 + OFFSET;
-    // Behind the last superblock inputs are 0, and weights must be numbers.
-    let at0 = panel0 + HEAD_WORDS + min(b, job.superblocks - 1u) * SUPERBLOCK_WORDS;
+    // Behind the last superblock inputs are 0, and weights must be numbers: those of the last.
+    let b = min(b0 + OFFSET, job.superblocks - 1u);
+    let at0 = panel0 + HEAD_WORDS + b * SUPERBLOCK_WORDS;
     //: insert SCALES
     //: insert LINES
     //: insert PUTS

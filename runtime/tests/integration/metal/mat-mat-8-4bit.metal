@@ -262,9 +262,9 @@ struct main_Input {
             }
             if (half_ == 0u) {
                 uint _e212 = b0_;
-                uint b = _e212 + 0u;
-                uint _e219 = job.superblocks;
-                uint at0_ = (panel0_ + 0u) + (metal::min(b, _e219 - 1u) * 144u);
+                uint _e217 = job.superblocks;
+                uint b = metal::min(_e212 + 0u, _e217 - 1u);
+                uint at0_ = (panel0_ + 0u) + (b * 144u);
                 uint _e233 = w[(at0_ + 0u) + (row >> 1u)];
                 float s0_ = float2(as_type<half2>((_e233 >> ((row & 1u) << 4u)))).x;
                 uint _e248 = w[(at0_ + 8u) + (row >> 1u)];
@@ -342,9 +342,9 @@ struct main_Input {
             }
             if (half_ == 1u) {
                 uint _e767 = b0_;
-                uint b_1 = _e767 + 0u;
-                uint _e774 = job.superblocks;
-                uint at0_1 = (panel0_ + 0u) + (metal::min(b_1, _e774 - 1u) * 144u);
+                uint _e772 = job.superblocks;
+                uint b_1 = metal::min(_e767 + 0u, _e772 - 1u);
+                uint at0_1 = (panel0_ + 0u) + (b_1 * 144u);
                 uint _e788 = w[(at0_1 + 0u) + (row >> 1u)];
                 float s0_1 = float2(as_type<half2>((_e788 >> ((row & 1u) << 4u)))).x;
                 uint _e803 = w[(at0_1 + 8u) + (row >> 1u)];
