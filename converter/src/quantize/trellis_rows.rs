@@ -119,21 +119,25 @@ impl<const BITS: usize> Shared<'_, BITS> {
             let codes = &mut coded[lane * steps..(lane + 1) * steps];
             let row = Steps { originals, weights: &self.weights, ordered: self.ordered, used: &self.used };
             let plain = self.plain_scale(originals);
-            let mut run = |times: f32, most: usize| {
-                let scale = round_to_f16(plain * times);
-                let found = || search.run::<V>(&row, scale * ROW_UNIT, most, &mut trial.0, &mut trial.1);
-                scale.is_finite().then(found).map(|loss| (loss, scale))
-            };
-            let (mut best, mut least) = (self.rows.trials[0], f64::INFINITY);
-            if self.rows.trials.len() > 1 {
-                for times in self.rows.trials {
-                    let (loss, _) = run(*times, self.rows.survivors / FEWER)?;
-                    if loss < least {
-                        (best, least) = (*times, loss);
-                    }
+            // The scale for which few survivors find the least loss, and last that one with all of them. One call in a loop, which is
+            // then compiled for the vectors of the machine; a closure would not be.
+            let scales_of_row = self.rows.trials;
+            let trials = if scales_of_row.len() > 1 { scales_of_row.len() } else { 0 };
+            let (mut best, mut least) = (scales_of_row[0], f64::INFINITY);
+            for i in 0..=trials {
+                let (times, most) = match scales_of_row.get(i) {
+                    Some(times) if i < trials => (*times, self.rows.survivors / FEWER),
+                    _ => (best, self.rows.survivors),
+                };
+                scales[lane] = round_to_f16(plain * times);
+                if !scales[lane].is_finite() {
+                    return None;
+                }
+                let loss = search.run::<V>(&row, scales[lane] * ROW_UNIT, most, &mut trial.0, &mut trial.1);
+                if loss < least {
+                    (best, least) = (times, loss);
                 }
             }
-            (_, scales[lane]) = run(best, self.rows.survivors)?;
             codes.copy_from_slice(&trial.0);
             for (out, value) in group.values.iter_mut().zip(&trial.1) {
                 out[lane] = *value;

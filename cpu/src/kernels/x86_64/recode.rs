@@ -19,7 +19,7 @@ const SIGNED_BITS: u32 = 6;
 
 /// Recodes weights of one type: w becomes the nearest multiple of s, a scale of 256 columns of a row that is their largest possible
 /// magnitude / 127. Computed in 16 bits, so that a code may be one off where the quotient lies within 0.06 of the middle between two.
-/// Weights of `t2` and `t3` stay as they are, and of `ternary` and `8bit` those of groups whose blocks have equal scales.
+/// Weights of trellis types stay as they are, and of `ternary` and `8bit` those of groups whose blocks have equal scales.
 pub(super) struct Recoder {
     levels: Levels,
     /// What the type's codes can be at most, or their magnitude where they are signed.
