@@ -53,7 +53,7 @@ impl<'a> TensorEncoder<'a> {
                 isa: session.cpu.isa(),
                 block: options.block,
                 tables: Arc::new(CodeTables::default()),
-                effort: Effort::FULL,
+                effort: if options.effort.with_gradients() { Effort::THOROUGH } else { Effort::FULL },
                 source: source.path(),
                 progress: session.progress,
                 cancel: session.cancel,

@@ -144,9 +144,10 @@ pub(super) struct Cut {
     most: usize,
     /// How much more than the least a path may cost, found in the last step.
     gap: f32,
-    /// By the future of a path: the step in which such a path was chosen, and below its 8 lowest bits its place among the survivors.
-    seen: Vec<u32>,
-    step: u32,
+    /// By the future of a path: the step in which such a path was chosen, above 8 bits that are its place among the survivors.
+    seen: Vec<u16>,
+    /// Number of the step, from 1 to 255.
+    step: u16,
     /// Costs of the chosen ones.
     pub costs: Vec<f32>,
 }
@@ -174,7 +175,7 @@ impl Cut {
     ) {
         let limit = self.limit::<V>(costs);
         self.step += 1;
-        if self.step == 1 << 24 {
+        if self.step > 255 {
             self.seen.fill(0);
             self.step = 1;
         }
@@ -182,7 +183,8 @@ impl Cut {
         self.costs.clear();
         let parts = costs.as_chunks::<LANES>().0;
         for group in 0..parts.len() {
-            let mut cheap = cheap_ones(&parts[group], limit);
+            let dear = V::bits(V::from_lanes(&parts[group]).larger(V::splat(limit)));
+            let mut cheap = !dear & ((1 << LANES) - 1);
             while cheap != 0 {
                 let lane = cheap.trailing_zeros() as usize;
                 cheap &= cheap - 1;
@@ -190,12 +192,12 @@ impl Cut {
                 let choice = Choice { parent: (at >> bits) as u8, newest: (at & ((1 << bits) - 1)) as u8 };
                 let seen = &mut self.seen[usize::from(future(choice)) % FUTURES];
                 if *seen >> 8 == self.step {
-                    let place = (*seen & 255) as usize;
+                    let place = usize::from(*seen & 255);
                     if cost < self.costs[place] {
                         (choices[place], self.costs[place]) = (choice, cost);
                     }
                 } else if choices.len() < self.most {
-                    *seen = self.step << 8 | choices.len() as u32;
+                    *seen = self.step << 8 | choices.len() as u16;
                     choices.push(choice);
                     self.costs.push(cost);
                 }
@@ -210,18 +212,19 @@ impl Cut {
         if costs.len() <= self.most {
             return f32::MAX;
         }
-        let (mut least, mut largest) = (V::splat(f32::INFINITY), V::splat(0.0));
+        let mut least = V::splat(f32::INFINITY);
         for part in parts {
             let part = V::from_lanes(part);
             least = V::choose(least.larger(part), part, least);
-            let finite = V::choose(part.larger(V::splat(f32::MAX)), V::splat(0.0), part);
-            largest = V::choose(finite.larger(largest), finite, largest);
         }
         let least = least.to_lanes().iter().fold(f32::INFINITY, |least, cost| least.min(*cost));
-        let range = largest.to_lanes().iter().fold(least, |largest, cost| largest.max(*cost)) - least;
-        let enough = self.most - self.most / 8;
-        let (mut low, mut high) = (0.0, f32::INFINITY);
-        let mut gap = if self.gap > 0.0 { self.gap.min(range) } else { range / 8.0 };
+        if self.gap == 0.0 {
+            // Nothing is known: a guess that the search corrects.
+            let finite = costs.iter().filter(|cost| cost.is_finite());
+            self.gap = (finite.fold(least, |largest, cost| largest.max(*cost)) - least) / 8.0;
+        }
+        let enough = self.most - self.most / 4;
+        let (mut low, mut high, mut gap) = (0.0, f32::INFINITY, self.gap);
         for _ in 0..12 {
             let (limit, mut counts) = (V::splat(least + gap), V::splat(0.0));
             for part in parts {
@@ -237,21 +240,9 @@ impl Cut {
                     break;
                 }
             }
-            // Up in steps that grow, then halfway between what is too little and what is too much.
-            gap =
-                if high < f32::INFINITY { 0.5 * (low + high) } else { (2.0 * gap).min(0.5 * (gap + range)) };
+            gap = if high < f32::INFINITY { 0.5 * (low + high) } else { 2.0 * gap };
         }
         self.gap = low;
         least + low
     }
-}
-
-/// A bit for each cost that is not above `limit`.
-#[inline(always)]
-fn cheap_ones(costs: &Lanes, limit: f32) -> u32 {
-    let mut cheap = 0;
-    for lane in 0..LANES {
-        cheap |= u32::from(costs[lane] <= limit) << lane;
-    }
-    cheap
 }

@@ -133,7 +133,7 @@ impl<'a, const BITS: usize> Search<'a, BITS> {
         let count = steps.originals.len();
         let (mut total, mut settled, mut last_settled) = (0.0, 0, 0);
         for t in 0..count {
-            self.branch(t, steps);
+            self.branch::<V>(t, steps);
             self.survive::<V>(t, steps);
             let at_end = t + 1 == count;
             if at_end || (t % LANES == LANES - 1 && t + 1 - settled == WINDOW) {
@@ -155,26 +155,34 @@ impl<'a, const BITS: usize> Search<'a, BITS> {
 
     /// The costs of all paths that go on from the survivors by step `t`, and infinite ones up to a multiple of 16.
     #[inline(always)]
-    fn branch(&mut self, t: usize, steps: &Steps<'_>) {
+    fn branch<V: Vector>(&mut self, t: usize, steps: &Steps<'_>) {
         let branches = Code::<BITS>::BRANCHES;
         let (target, weight) = (self.targets[t], steps.weights[t]);
         let survivors = &self.survivors;
         let paths = survivors.len() * branches;
         self.costs.resize(paths.next_multiple_of(LANES), 0.0);
-        for g in 0..survivors.len() {
-            let target = target + survivors.offsets[g];
-            let cost = survivors.costs[g];
-            let values = &self.values[self.code.branches(survivors.last[g])..][..branches];
-            let out = &mut self.costs[g * branches..][..branches];
-            for b in 0..branches {
-                let distance = target - values[b];
-                out[b] = cost + weight * distance * distance;
+        let weight = V::splat(weight);
+        let together = LANES / branches;
+        for (part, out) in self.costs.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
+            let (mut costs, mut targets, mut values) = ([f32::INFINITY; LANES], [0.0; LANES], [0.0; LANES]);
+            for i in 0..together {
+                let g = part * together + i;
+                if g < survivors.len() {
+                    let at = i * branches;
+                    costs[at..at + branches].fill(survivors.costs[g]);
+                    targets[at..at + branches].fill(target + survivors.offsets[g]);
+                    let first = self.code.branches(survivors.last[g]);
+                    values[at..at + branches].copy_from_slice(&self.values[first..first + branches]);
+                }
             }
-            if !steps.used[t] {
-                out[1..].fill(f32::INFINITY);
+            let distance = V::from_lanes(&targets).sub(V::from_lanes(&values));
+            *out = V::from_lanes(&costs).fma(distance.mul(weight), distance).to_lanes();
+        }
+        if !steps.used[t] {
+            for (path, cost) in self.costs.iter_mut().enumerate() {
+                *cost = if path % branches == 0 { *cost } else { f32::INFINITY };
             }
         }
-        self.costs[paths..].fill(f32::INFINITY);
     }
 
     /// The best of these paths become the survivors.

@@ -181,6 +181,13 @@ impl Vector for Pair {
     }
 
     #[inline(always)]
+    fn bits(mask: Self::Mask) -> u32 {
+        // SAFETY: the type is only used where AVX2 is.
+        let [low, high] = unsafe { [_mm256_movemask_ps(mask.0), _mm256_movemask_ps(mask.1)] };
+        (low | high << 8).cast_unsigned()
+    }
+
+    #[inline(always)]
     fn choose(mask: Self::Mask, yes: Self, no: Self) -> Self {
         // SAFETY: the type is only used where AVX2 is.
         unsafe { Pair(_mm256_blendv_ps(no.0, yes.0, mask.0), _mm256_blendv_ps(no.1, yes.1, mask.1)) }

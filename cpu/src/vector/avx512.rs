@@ -140,6 +140,11 @@ impl Vector for Whole {
     }
 
     #[inline(always)]
+    fn bits(mask: Self::Mask) -> u32 {
+        u32::from(mask)
+    }
+
+    #[inline(always)]
     fn choose(mask: Self::Mask, yes: Self, no: Self) -> Self {
         // SAFETY: the type is only used where AVX-512 is.
         Whole(unsafe { _mm512_mask_blend_ps(mask, no.0, yes.0) })

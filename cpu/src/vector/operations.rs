@@ -48,6 +48,8 @@ pub trait Vector: Copy {
     fn fma(self, a: Self, b: Self) -> Self;
     /// Where `self` is larger than `other`; false where one is NaN.
     fn larger(self, other: Self) -> Self::Mask;
+    /// A bit for each lane that is true, lane 0 lowest.
+    fn bits(mask: Self::Mask) -> u32;
     /// `yes` where `mask` is true, else `no`.
     fn choose(mask: Self::Mask, yes: Self, no: Self) -> Self;
     /// `other` where it is larger, else, also where that is NaN, `self`.

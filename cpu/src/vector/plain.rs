@@ -117,6 +117,11 @@ impl Vector for Lanes {
     }
 
     #[inline(always)]
+    fn bits(mask: Self::Mask) -> u32 {
+        (0..LANES).map(|lane| u32::from(mask[lane]) << lane).sum()
+    }
+
+    #[inline(always)]
     fn choose(mask: Self::Mask, yes: Self, mut no: Self) -> Self {
         for i in 0..LANES {
             no[i] = if mask[i] { yes[i] } else { no[i] };

@@ -144,6 +144,11 @@ impl Vector for Four {
     }
 
     #[inline(always)]
+    fn bits(mask: Self::Mask) -> u32 {
+        (0..4).map(|part| u32::from(i32x4_bitmask(mask[part])) << (4 * part)).sum()
+    }
+
+    #[inline(always)]
     fn choose(mask: Self::Mask, yes: Self, no: Self) -> Self {
         Four(each!(i => v128_bitselect(yes.0[i], no.0[i], mask[i])))
     }
