@@ -61,8 +61,8 @@ fn by_bits(bits: u32) -> Option<QuantType> {
     Some(match bits {
         1 => QuantType::Ternary,
         // Of the types of so many bits, those that lose least.
-        2 => QuantType::T2,
-        3 => QuantType::N3,
+        2 => QuantType::X2,
+        3 => QuantType::X3,
         4 => QuantType::N4,
         5 => QuantType::N5,
         6 => QuantType::Q6,
@@ -98,8 +98,8 @@ mod tests {
             ("fp8", "8bit"),
             ("Q6_K", "6bit"),
             ("q5_k_s", "n5"),
-            ("IQ2_XXS", "t2"),
-            ("q3", "n3"),
+            ("IQ2_XXS", "x2"),
+            ("q3", "x3"),
             ("TQ1_0", "ternary"),
             ("1.58bit", "ternary"),
             ("fp16", "f16"),

@@ -41,7 +41,7 @@ fn a_matrix_below_the_cosine_goes_on_to_larger_types_and_the_report_says_from_wh
         assert!(moved.iter().all(|m| m.2.as_deref() == Some("n2")), "{args}: {moved:?}");
         assert!(kept.iter().all(|m| m.2.is_none()) && !moved.is_empty(), "{args}: {found:?}");
         if wanted == middle {
-            assert!(!kept.is_empty() && moved.iter().all(|m| m.1 == "t3"), "{found:?}");
+            assert!(!kept.is_empty() && moved.iter().all(|m| m.1 == "x3"), "{found:?}");
         }
         // What is in the file is what was reported.
         program("qsf-inspect").arg(&out).args("--verify").run().ok();
