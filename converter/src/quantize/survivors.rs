@@ -1,6 +1,6 @@
 //! The paths that survive each step of a search through a trellis.
 //!
-//! All of this runs for every step of every row, in code that is compiled for the vectors of the machine: loops by number, as adapters of
+//! All of this runs for every step of every row, in code that is compiled for the vectors of the machine: plain loops, as sums and folds of
 //! iterators may be compiled apart, and without these.
 
 use qsf_runtime::cpu::lanes::{LANES, Lanes};
@@ -96,8 +96,7 @@ impl Survivors {
         rows: &Rows<V>,
     ) {
         self.resize(choices.len());
-        for g in 0..choices.len() {
-            let choice = choices[g];
+        for (g, &choice) in choices.iter().enumerate() {
             let parent = usize::from(choice.parent);
             let (last, error) = step(choice, before.last[parent]);
             self.last[g] = last;
@@ -182,13 +181,13 @@ impl Cut {
         choices.clear();
         self.costs.clear();
         let parts = costs.as_chunks::<LANES>().0;
-        for group in 0..parts.len() {
-            let dear = V::bits(V::from_lanes(&parts[group]).larger(V::splat(limit)));
+        for (group, part) in parts.iter().enumerate() {
+            let dear = V::bits(V::from_lanes(part).larger(V::splat(limit)));
             let mut cheap = !dear & ((1 << LANES) - 1);
             while cheap != 0 {
                 let lane = cheap.trailing_zeros() as usize;
                 cheap &= cheap - 1;
-                let (at, cost) = (LANES * group + lane, parts[group][lane]);
+                let (at, cost) = (LANES * group + lane, part[lane]);
                 let choice = Choice { parent: (at >> bits) as u8, newest: (at & ((1 << bits) - 1)) as u8 };
                 let seen = &mut self.seen[usize::from(future(choice)) % FUTURES];
                 if *seen >> 8 == self.step {
