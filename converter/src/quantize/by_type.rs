@@ -22,17 +22,9 @@ pub(super) trait TypeWork: Sized {
     /// For a grid of even levels, with `clipped` as for [`TypeWork::table`].
     fn even(self, clipped: f32) -> Self::Output;
 
-    /// For a trellis with `BITS` bits a step.
-    fn trellis<const BITS: usize>(self, scales: TrellisScales) -> Self::Output;
-}
-
-/// Row scales that are tried for a trellis, in units of the one at which levels and weights have the same mean square.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct TrellisScales {
-    /// All of them.
-    pub trials: [f32; 2],
-    /// The one where only one may be tried.
-    pub single: f32,
+    /// For a trellis with `BITS` bits a step. `scale` is the row scale, in units of the one at which levels and weights have the same mean
+    /// square.
+    fn trellis<const BITS: usize>(self, scale: f32) -> Self::Output;
 }
 
 /// Does the work with the quantizer of a type.
@@ -50,10 +42,10 @@ pub(super) fn by_type<W: TypeWork>(quant: QuantType, work: W) -> W::Output {
         QuantType::N4 => work.table::<15>(0.65),
         QuantType::N5 => work.table::<31>(0.65),
         QuantType::Q6 => work.even(0.8),
-        QuantType::T2 => work.trellis::<2>(TrellisScales { trials: [1.08, 1.2], single: 1.12 }),
-        QuantType::T3 => work.trellis::<3>(TrellisScales { trials: [1.1, 1.22], single: 1.17 }),
-        QuantType::X2 => work.trellis::<2>(TrellisScales { trials: [1.04, 1.12], single: 1.08 }),
-        QuantType::X3 => work.trellis::<3>(TrellisScales { trials: [1.11, 1.2], single: 1.15 }),
-        QuantType::X4 => work.trellis::<4>(TrellisScales { trials: [1.16, 1.24], single: 1.2 }),
+        QuantType::T2 => work.trellis::<2>(1.12),
+        QuantType::T3 => work.trellis::<3>(1.17),
+        QuantType::X2 => work.trellis::<2>(1.08),
+        QuantType::X3 => work.trellis::<3>(1.15),
+        QuantType::X4 => work.trellis::<4>(1.2),
     }
 }

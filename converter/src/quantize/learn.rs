@@ -10,7 +10,7 @@ use qsf_runtime::cpu::lanes::LANES;
 use qsf_runtime::cpu::vector::{self, Vector, VectorWork};
 use rayon::prelude::*;
 
-use super::by_type::{TrellisScales, TypeWork, by_type};
+use super::by_type::{TypeWork, by_type};
 use super::grid_rows::GridRows;
 use super::learned::Grid;
 use super::levels::{Levels, Table};
@@ -106,7 +106,7 @@ impl TypeWork for LearnGrid<'_> {
 
     fn even(self, _clipped: f32) {}
 
-    fn trellis<const BITS: usize>(self, _scales: TrellisScales) {}
+    fn trellis<const BITS: usize>(self, _scale: f32) {}
 }
 
 /// The votes of one matrix, in units of its mean square and mean importance.

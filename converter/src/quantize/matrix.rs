@@ -3,7 +3,7 @@
 use qsf_format::{BUILT_IN, BlockSize, CodeTables, Encoding, QuantType};
 use qsf_runtime::cpu::Isa;
 
-use super::by_type::{TrellisScales, TypeWork, by_type};
+use super::by_type::{TypeWork, by_type};
 use super::feedback::Feedback;
 use super::floats::{ToBf16, ToF16, ToF32};
 use super::grid_rows::GridRows;
@@ -35,17 +35,15 @@ pub struct Matrix<'a> {
 pub struct Effort {
     /// Passes of coordinate descent after feedback at most.
     pub descents: usize,
-    /// Row scales of a trellis type that are tried, 1 or 2.
-    pub trials: usize,
     /// Paths of a trellis type that survive a step at most.
     pub survivors: usize,
 }
 
 impl Effort {
     /// For trial runs.
-    pub const QUICK: Effort = Effort { descents: 4, trials: 1, survivors: 64 };
+    pub const QUICK: Effort = Effort { descents: 4, survivors: 64 };
     /// All that was found to pay.
-    pub const FULL: Effort = Effort { descents: 4, trials: 2, survivors: 128 };
+    pub const FULL: Effort = Effort { descents: 4, survivors: 128 };
     /// For those who have time: 2 to 4 % less error of trellis types, in twice the time.
     pub const THOROUGH: Effort = Effort { survivors: 256, ..Effort::FULL };
 }
@@ -188,12 +186,11 @@ impl TypeWork for MatrixWork<'_> {
         self.grid(Even, clipped)
     }
 
-    fn trellis<const BITS: usize>(self, scales: TrellisScales) -> Self::Output {
+    fn trellis<const BITS: usize>(self, scale: f32) -> Self::Output {
         let Matrix { isa, quant, tables, cols, .. } = *self.matrix;
         let Encoding::Trellis { state, .. } = quant.encoding() else {
             unreachable!("{quant} is no trellis type")
         };
-        let single = [scales.single];
         let rows = TrellisRows::<BITS> {
             isa,
             state,
@@ -201,7 +198,7 @@ impl TypeWork for MatrixWork<'_> {
             cols,
             feedback: self.feedback,
             importance: self.weights,
-            trials: if self.effort.trials < scales.trials.len() { &single } else { &scales.trials },
+            scale,
             survivors: self.effort.survivors,
         };
         rows.encode(self.values)

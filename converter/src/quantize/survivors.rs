@@ -222,7 +222,7 @@ impl Cut {
             let finite = costs.iter().filter(|cost| cost.is_finite());
             self.gap = (finite.fold(least, |largest, cost| largest.max(*cost)) - least) / 8.0;
         }
-        let enough = self.most - self.most / 4;
+        let enough = self.most - self.most / 8;
         let (mut low, mut high, mut gap) = (0.0, f32::INFINITY, self.gap);
         for _ in 0..12 {
             let (limit, mut counts) = (V::splat(least + gap), V::splat(0.0));

@@ -16,9 +16,6 @@ use super::vectors::inverse;
 /// Row scale in the unit of a stored one.
 const ROW_UNIT: f32 = qsf_format::TRELLIS_UNIT;
 
-/// By how much fewer paths survive where only the better one of two row scales is looked for.
-const FEWER: usize = 8;
-
 /// Bytes of rows of a trellis type.
 pub(super) struct TrellisRows<'a, const BITS: usize> {
     pub isa: Isa,
@@ -28,8 +25,8 @@ pub(super) struct TrellisRows<'a, const BITS: usize> {
     pub feedback: Option<&'a Feedback>,
     /// One per column; what counts without feedback.
     pub importance: &'a [f32],
-    /// Scales tried for each row, in units of the one at which levels and weights have the same mean square.
-    pub trials: &'a [f32],
+    /// Scale of each row, in units of the one at which levels and weights have the same mean square.
+    pub scale: f32,
     /// Paths that survive a step at most.
     pub survivors: usize,
 }
@@ -114,32 +111,17 @@ impl<const BITS: usize> Shared<'_, BITS> {
         let mut coded = vec![0; rows * steps];
         let mut scales = [0.0; LANES];
         let mut search = Search::new(&self.code, steps);
-        let mut trial = (vec![0; steps], vec![0.0; steps]);
+        let mut found = vec![0.0; steps];
         for (lane, originals) in ordered.chunks_exact(steps).enumerate() {
-            let codes = &mut coded[lane * steps..(lane + 1) * steps];
             let row = Steps { originals, weights: &self.weights, ordered: self.ordered, used: &self.used };
-            let plain = self.plain_scale(originals);
-            // The scale for which few survivors find the least loss, and last that one with all of them. One call in a loop, which is
-            // then compiled for the vectors of the machine; a closure would not be.
-            let scales_of_row = self.rows.trials;
-            let trials = if scales_of_row.len() > 1 { scales_of_row.len() } else { 0 };
-            let (mut best, mut least) = (scales_of_row[0], f64::INFINITY);
-            for i in 0..=trials {
-                let (times, most) = match scales_of_row.get(i) {
-                    Some(times) if i < trials => (*times, self.rows.survivors / FEWER),
-                    _ => (best, self.rows.survivors),
-                };
-                scales[lane] = round_to_f16(plain * times);
-                if !scales[lane].is_finite() {
-                    return None;
-                }
-                let loss = search.run::<V>(&row, scales[lane] * ROW_UNIT, most, &mut trial.0, &mut trial.1);
-                if loss < least {
-                    (best, least) = (times, loss);
-                }
+            scales[lane] = round_to_f16(self.plain_scale(originals) * self.rows.scale);
+            if !scales[lane].is_finite() {
+                return None;
             }
-            codes.copy_from_slice(&trial.0);
-            for (out, value) in group.values.iter_mut().zip(&trial.1) {
+            let (scale, most) = (scales[lane] * ROW_UNIT, self.rows.survivors);
+            let codes = &mut coded[lane * steps..(lane + 1) * steps];
+            search.run::<V>(&row, scale, most, codes, &mut found);
+            for (out, value) in group.values.iter_mut().zip(&found) {
                 out[lane] = *value;
             }
         }
@@ -273,7 +255,7 @@ mod tests {
                 cols,
                 feedback: Some(&feedback),
                 importance: &[],
-                trials: &[],
+                scale: 1.0,
                 survivors: 32,
             };
             let shared = Shared {

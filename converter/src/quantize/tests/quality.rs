@@ -157,9 +157,9 @@ fn what_a_trellis_loses_on_gaussian_weights_is_near_what_a_search_of_all_states_
     };
     for (quant, few, all) in [
         (QuantType::T2, 0.0840, 0.0840),
-        (QuantType::X2, 0.0785, 0.0755),
+        (QuantType::X2, 0.0790, 0.0770),
         (QuantType::T3, 0.0225, 0.0225),
-        (QuantType::X3, 0.0200, 0.0195),
+        (QuantType::X3, 0.0203, 0.0198),
         (QuantType::X4, 0.0054, 0.0053),
     ] {
         let found = [Effort::FULL, Effort::THOROUGH].map(|effort| error(quant, effort.survivors));
