@@ -12,7 +12,7 @@ use super::learned::Grid;
 use super::levels::{Even, Levels, Table};
 use super::plain_rows::PlainRows;
 use super::rows::{BlockType, EncodeRows};
-use super::trellis_rows::TrellisRows;
+use super::trellis::TrellisRows;
 use super::weights::ColumnWeights;
 
 /// What a matrix is to become.

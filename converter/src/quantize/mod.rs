@@ -14,7 +14,7 @@
 //! | `lane_groups` | all rows, 16 at once |
 //! | `plain_rows` | plain block types under feedback |
 //! | `learned`, `levels`, `grid_rows` | types with a grid |
-//! | `trellis`, `trellis_rows`, `survivors` | trellis types |
+//! | `trellis` | trellis types |
 //! | `ggml` | block types of ggml, for GGUF files |
 //! | `grouped` | whole numbers with a scale for a group, for directories of compressed-tensors and MLX |
 //! | `learn` | grids from weights |
@@ -47,9 +47,7 @@ mod plain_rows;
 mod row_feedback;
 mod rows;
 mod strips;
-mod survivors;
 mod trellis;
-mod trellis_rows;
 mod two_level;
 mod upstream;
 mod vectors;

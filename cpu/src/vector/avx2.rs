@@ -83,6 +83,26 @@ impl Vector for Pair {
     }
 
     #[inline(always)]
+    fn lookup(table: &Lanes, bytes: &[u8; 16], shift: u32) -> Self {
+        // SAFETY: the type is only used where AVX2 is; all loads are inside the arrays.
+        unsafe {
+            let bytes = _mm_loadu_si128(bytes.as_ptr().cast());
+            let shift = _mm_cvtsi32_si128(shift as i32);
+            let low = _mm256_loadu_ps(table.as_ptr());
+            let high = _mm256_loadu_ps(table.as_ptr().add(8));
+            let values = |bytes: __m128i| {
+                // Only the low 3 bits count in a permutation; the fourth, moved to the sign, chooses the half.
+                let places = _mm256_srl_epi32(_mm256_cvtepu8_epi32(bytes), shift);
+                let half = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(places));
+                let (low, high) =
+                    (_mm256_permutevar8x32_ps(low, places), _mm256_permutevar8x32_ps(high, places));
+                _mm256_blendv_ps(low, high, half)
+            };
+            Pair(values(bytes), values(_mm_unpackhi_epi64(bytes, bytes)))
+        }
+    }
+
+    #[inline(always)]
     fn pairs_from_bytes(bytes: &[u8; 32]) -> Self::Pairs {
         let bytes = bytes.as_ptr().cast::<__m128i>();
         // SAFETY: the type is only used where AVX2 is; both loads are inside the array.

@@ -58,6 +58,16 @@ impl Vector for Whole {
     }
 
     #[inline(always)]
+    fn lookup(table: &Lanes, bytes: &[u8; 16], shift: u32) -> Self {
+        // SAFETY: the type is only used where AVX-512 is; both loads are arrays. Only the low 4 bits of a place count.
+        unsafe {
+            let places = _mm512_cvtepu8_epi32(_mm_loadu_si128(bytes.as_ptr().cast()));
+            let places = _mm512_srl_epi32(places, _mm_cvtsi32_si128(shift as i32));
+            Whole(_mm512_permutexvar_ps(places, _mm512_loadu_ps(table.as_ptr())))
+        }
+    }
+
+    #[inline(always)]
     fn pairs_from_bytes(bytes: &[u8; 32]) -> __m512i {
         // SAFETY: the type is only used where AVX-512 BW and AVX2 are; the load is the array.
         unsafe { _mm512_cvtepu8_epi16(_mm256_loadu_si256(bytes.as_ptr().cast())) }

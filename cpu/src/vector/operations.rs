@@ -22,6 +22,15 @@ pub trait Vector: Copy {
     fn from_halves(halves: &[u16; LANES]) -> Self;
     /// `(bytes >> shift) & mask`, as whole numbers.
     fn from_codes(bytes: &[u8; LANES], shift: u32, mask: u8) -> Self;
+    /// `table[(bytes[i] >> shift) & 15]`, for lane i.
+    #[inline(always)]
+    fn lookup(table: &Lanes, bytes: &[u8; LANES], shift: u32) -> Self {
+        let mut lanes = [0.0; LANES];
+        for i in 0..LANES {
+            lanes[i] = table[usize::from(bytes[i] >> shift & 15)];
+        }
+        Self::from_lanes(&lanes)
+    }
     /// `bytes[2 i]` and `bytes[2 i + 1]`, for lane i.
     fn pairs_from_bytes(bytes: &[u8; 2 * LANES]) -> Self::Pairs;
     /// Lane i has two codes of `bits` bits, 8 together at most: `bytes[i] >> shift`, and what is `bits` above it.

@@ -5,19 +5,20 @@ use qsf_runtime::cpu::Isa;
 use qsf_runtime::cpu::lanes::{LANES, Lanes};
 use qsf_runtime::cpu::vector::{self, Vector, VectorWork};
 
-use super::feedback::{Feedback, Ordered, column_of_step};
-use super::group::RowGroup;
-use super::half_scale::{ScaleOverflow, round_to_f16};
-use super::lane_groups::encode_groups;
-use super::strips::STRIP;
-use super::trellis::{Code, Search, Steps};
-use super::vectors::inverse;
+use super::super::feedback::{Feedback, Ordered, column_of_step};
+use super::super::group::RowGroup;
+use super::super::half_scale::{ScaleOverflow, round_to_f16};
+use super::super::lane_groups::encode_groups;
+use super::super::strips::STRIP;
+use super::super::vectors::inverse;
+use super::code::Code;
+use super::search::{Search, Steps};
 
 /// Row scale in the unit of a stored one.
 const ROW_UNIT: f32 = qsf_format::TRELLIS_UNIT;
 
 /// Bytes of rows of a trellis type.
-pub(super) struct TrellisRows<'a, const BITS: usize> {
+pub(in crate::quantize) struct TrellisRows<'a, const BITS: usize> {
     pub isa: Isa,
     pub state: TrellisState,
     pub sums: &'a SumTables,
@@ -42,7 +43,7 @@ struct Shared<'a, const BITS: usize> {
 }
 
 impl<const BITS: usize> TrellisRows<'_, BITS> {
-    pub(super) fn encode(&self, values: &[f32]) -> Result<Vec<u8>, ScaleOverflow> {
+    pub(in crate::quantize) fn encode(&self, values: &[f32]) -> Result<Vec<u8>, ScaleOverflow> {
         let steps = self.cols.next_multiple_of(STRIP);
         let ordered = self.feedback.map(|feedback| feedback.steps(self.isa));
         let used: Vec<bool> = (0..steps).map(|step| column_of_step(step) < self.cols).collect();
