@@ -49,14 +49,14 @@ impl<const BITS: usize> Code<BITS> {
 
     /// The place of a level.
     #[inline(always)]
-    pub(super) const fn place(context: u8, new: u8) -> usize {
+    pub(super) const fn place(context: u8, new: u16) -> usize {
         ((context as usize) << BITS | new as usize) & 255
     }
 
     /// The last 16 bits after a step.
     #[inline(always)]
-    pub(super) const fn after(last: u16, new: u8) -> u16 {
-        last >> BITS | (new as u16) << (16 - BITS)
+    pub(super) const fn after(last: u16, new: u16) -> u16 {
+        last >> BITS | new << (16 - BITS)
     }
 
     /// What later levels hang on, of the last 16 bits: survivors in which it is the same have the same future, but for their errors.

@@ -33,10 +33,10 @@ pub(super) struct Cut {
     cheap: Vec<[u64; MOST / WORD]>,
     /// Those, by their numbers.
     listed: Vec<u16>,
-    /// By the future of a path: the step in which such a path was chosen, above 8 bits that are its place among the survivors.
-    seen: Vec<u16>,
-    /// Number of the step, from 1 to 255.
-    step: u16,
+    /// By the future of a path: the step in which such a path was chosen, above 16 bits that are its place among the survivors.
+    seen: Vec<u32>,
+    /// Number of the step, from 1.
+    step: u32,
     /// Costs of the chosen ones.
     pub costs: [f32; MOST],
 }
@@ -96,27 +96,27 @@ impl Cut {
         let costs = self.go_on::<V, BITS>(before, aim, code);
         self.limit::<V>(&costs);
         self.step += 1;
-        if self.step > 255 {
+        if self.step > 0xffff {
             self.seen.fill(0);
             self.step = 1;
         }
         let cheap = self.list(costs.branches);
         let mut chosen = 0;
         for &number in &self.listed[..cheap] {
-            let (parent, new) = (number as u8, (number >> 8) as u8);
+            let (parent, new) = (number % MOST as u16, number / MOST as u16);
             let cost = self.paths[usize::from(new % 16)][usize::from(parent)];
             let last = Code::<BITS>::after(before.last[usize::from(parent)], new);
             let seen = &mut self.seen[usize::from(code.future(last)) % FUTURES];
             let mut place = chosen;
-            if *seen >> 8 == self.step {
-                place = usize::from(*seen & 255);
+            if *seen >> 16 == self.step {
+                place = (*seen & 0xffff) as usize;
                 if cost >= self.costs[place] {
                     continue;
                 }
             } else if chosen == MOST {
                 continue;
             } else {
-                *seen = self.step << 8 | chosen as u16;
+                *seen = self.step << 16 | chosen as u32;
                 chosen += 1;
             }
             (choices[place % MOST], self.costs[place % MOST]) = (Choice { parent, new }, cost);
@@ -124,13 +124,13 @@ impl Cut {
         chosen
     }
 
-    /// Lists the marked paths: the survivor that each follows, and its new bits above 8 bits. Returns their number.
+    /// Lists the marked paths: the survivor that each follows, plus `MOST` times its new bits. Returns their number.
     #[inline(always)]
     fn list(&mut self, branches: usize) -> usize {
         let mut count = 0;
         for (new, words) in self.cheap[..branches].iter().enumerate() {
             for (word, &cheap) in words.iter().enumerate() {
-                let base = (new << 8 | word * WORD) as u16;
+                let base = (new * MOST + word * WORD) as u16;
                 let (mut left, end) = (cheap, count + cheap.count_ones() as usize);
                 // Eight at a time, so that the loop seldom ends where nobody expects it. What is too many is overwritten.
                 while count < end {

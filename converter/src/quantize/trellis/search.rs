@@ -142,13 +142,13 @@ impl<'a, const BITS: usize> Search<'a, BITS> {
         for i in (settled.start..=t).rev() {
             let choice = self.choices[i % WINDOW][at];
             if settled.contains(&i) {
-                codes[i] = choice.new;
+                codes[i] = choice.new as u8;
             }
             at = usize::from(choice.parent);
         }
         for i in settled {
-            values[i] = self.values[Code::<BITS>::place(self.code.context(*last), codes[i])];
-            *last = Code::<BITS>::after(*last, codes[i]);
+            values[i] = self.values[Code::<BITS>::place(self.code.context(*last), u16::from(codes[i]))];
+            *last = Code::<BITS>::after(*last, u16::from(codes[i]));
         }
     }
 

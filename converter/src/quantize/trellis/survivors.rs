@@ -10,8 +10,8 @@ use super::super::feedback::Ordered;
 use super::super::strips::STRIP;
 use super::code::Code;
 
-/// Most paths that can survive: their numbers fit a byte.
-pub(super) const MOST: usize = 256;
+/// Most paths that can survive.
+pub(super) const MOST: usize = 512;
 
 /// Groups of 16 steps that the errors of a group reach before it is settled. A step is settled when at least 64 more are known: with 16,
 /// the error of Gaussian weights is 6 % larger (`x2`, `x3`), with 112 less than half a percent smaller.
@@ -21,9 +21,9 @@ pub(super) const REACH: usize = 5;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Choice {
     /// The survivor of the step before.
-    pub parent: u8,
+    pub parent: u16,
     /// The bits that the step added.
-    pub new: u8,
+    pub new: u16,
 }
 
 /// A register's worth of floats, where registers like it.
@@ -46,7 +46,7 @@ pub(super) struct Survivors {
     /// What its own errors add to the target of the next step.
     pub offsets: [f32; MOST],
     /// Which survivor of the end of the last group each comes from.
-    origins: [u8; MOST],
+    origins: [u16; MOST],
     /// Of the group of steps that the next step is in: for steps behind, the errors, and for steps ahead, what the errors of the path add to
     /// their targets.
     group: [Aligned; MOST],
@@ -55,8 +55,9 @@ pub(super) struct Survivors {
 /// What changes only with a group of 16 steps, for each survivor of its end.
 #[derive(Debug)]
 pub(super) struct GroupEnds {
-    /// Which survivor of the end of each of the last groups each comes from, the newest group in the lowest byte.
-    ways: [u64; MOST],
+    /// Which survivor of the end of each of the last groups each comes from, the newest group in the lowest 16
+    /// bits.
+    ways: [u128; MOST],
     /// What its errors add to the targets of the groups behind the next one.
     carried: [[Aligned; REACH - 1]; MOST],
 }
@@ -182,8 +183,8 @@ impl Survivors {
         }
         for g in 0..self.len.min(MOST) {
             let origin = usize::from(self.origins[g]);
-            ends.ways[g] = before.ways[origin] << 8 | g as u64;
-            self.origins[g] = g as u8;
+            ends.ways[g] = before.ways[origin] << 16 | g as u128;
+            self.origins[g] = g as u16;
             if ordered.is_none() {
                 continue;
             }
@@ -214,7 +215,7 @@ impl Survivors {
         ends: &mut GroupEnds,
         mut moved: impl FnMut(usize, usize),
     ) {
-        let way = |ways: u64| (ways >> (8 * groups)) as u8;
+        let way = |ways: u128| (ways >> (16 * groups)) as u16;
         let (right, least) = (way(ends.ways[best]), self.costs[best]);
         let mut to = 0;
         for from in 0..self.len {
@@ -223,7 +224,7 @@ impl Survivors {
                 self.last[to] = self.last[from];
                 self.contexts[to] = self.contexts[from];
                 self.offsets[to] = self.offsets[from];
-                self.origins[to] = to as u8;
+                self.origins[to] = to as u16;
                 self.group[to] = self.group[from];
                 ends.ways[to] = ends.ways[from];
                 ends.carried[to] = ends.carried[from];
