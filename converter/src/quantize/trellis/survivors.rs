@@ -161,6 +161,10 @@ impl Survivors {
 
     /// A group ends with step `end - 1`: what the survivors' errors in it add to the targets of groups ahead.
     #[inline(always)]
+    #[allow(
+        clippy::needless_range_loop,
+        reason = "iterators over arrays that are not unfolded keep sums in memory"
+    )]
     pub(super) fn end_group<V: Vector>(
         &mut self,
         end: usize,
