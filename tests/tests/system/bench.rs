@@ -74,7 +74,8 @@ fn check_row(report: &Value, row: &Value) {
             number(share, "/gb_per_second") * number(share, "/ms_per_token") * number(row, "/sequences") * 1e6
         };
         let bytes = matrices.iter().map(read).sum::<f64>() / number(report, "/weight_bytes_per_token");
-        assert!((0.9..=1.0).contains(&bytes), "matrices of {bytes} of all bytes: {row:#}");
+        // What is computed from rates is rounded.
+        assert!((0.9..1.0 + 1e-9).contains(&bytes), "matrices of {bytes} of all bytes: {row:#}");
     }
     if row["kind"] == "decode" {
         let bytes = number(report, "/weight_bytes_per_token");
