@@ -242,10 +242,13 @@ impl Cut {
             } else {
                 // Paths grow with about the 1.5th power of the gap.
                 let root = (wanted / reached.max(1.0)).sqrt();
-                gap * (root * root.sqrt()).clamp(0.5, 2.0)
+                // A gap that reaches all of them may be much too large.
+                let most = if count == costs.survivors * costs.branches { 0.5 } else { 2.0 };
+                gap * (root * root.sqrt()).clamp(0.5, most)
             };
         }
-        self.gap = low.0;
-        self.mark::<V>(costs, costs.least + low.0);
+        // Rather too many than hardly any.
+        self.gap = if low.0 > 0.0 { low.0 } else { high.0 };
+        self.mark::<V>(costs, costs.least + self.gap);
     }
 }
