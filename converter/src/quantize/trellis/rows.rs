@@ -28,7 +28,7 @@ pub(in crate::quantize) struct TrellisRows<'a, const BITS: usize> {
     pub importance: &'a [f32],
     /// Scale of each row, in units of the one at which levels and weights have the same mean square.
     pub scale: f32,
-    /// Paths that survive a step at most.
+    /// About how many paths survive a step.
     pub survivors: usize,
 }
 

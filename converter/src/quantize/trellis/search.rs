@@ -66,7 +66,7 @@ impl<'a, const BITS: usize> Search<'a, BITS> {
         }
     }
 
-    /// The best path found for levels times `scale`, with at most `most` survivors: the bits of every step into `codes`, their values into
+    /// The best path found for levels times `scale`, with about `most` survivors: the bits of every step into `codes`, their values into
     /// `values`. Returns the loss.
     #[inline(always)]
     pub(super) fn run<V: Vector>(
