@@ -248,7 +248,7 @@ impl Cut {
             };
         }
         // Rather too many than hardly any.
-        self.gap = if low.0 > 0.0 { low.0 } else { high.0 };
+        self.gap = if low.0 > 0.0 || high.0 == f32::INFINITY { low.0 } else { high.0 };
         self.mark::<V>(costs, costs.least + self.gap);
     }
 }
