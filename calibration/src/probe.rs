@@ -190,6 +190,18 @@ impl<'a> Probe<'a> {
         result
     }
 
+    /// The divergence of the predictions with norm and head of `source`, where the probe stands behind the last layer.
+    ///
+    /// # Errors
+    /// When a tensor of the source is missing, or the user interrupts.
+    pub fn divergence_of_head(&mut self, source: &dyn WeightSource) -> Result<f64> {
+        let changed = LayerRunner::new(source, self.runner.cpu().clone())?;
+        let unchanged = std::mem::replace(&mut self.runner, changed);
+        let result = self.divergence_as_it_is();
+        self.runner = unchanged;
+        result
+    }
+
     fn measure(&mut self, go_on: impl Fn(&mut Probe<'a>, &mut [f32]) -> Result<()>) -> Result<f64> {
         self.measure_chunks(|probe, chunk| {
             let mut hidden = probe.hidden[chunk].clone();
