@@ -87,6 +87,11 @@ fn a_changed_layer_changes_predictions_as_in_a_model_run_from_the_start() {
         let found = probe.divergence_of_ends(&changed).unwrap();
         let expected = divergence(&base, &logits(&changed, &tokens), vocab);
         assert!((found - expected).abs() < 1e-2 * expected, "{name} embedding: {found} for {expected}");
+        if !source.config().tied_head {
+            let changed = halved(source, TensorId::of_model(TensorKind::Head));
+            let (head, ends) = (probe.divergence_of_head(&changed), probe.divergence_of_ends(&changed));
+            assert_eq!(head.unwrap(), ends.unwrap(), "{name}: no layer has to run again for another head");
+        }
         assert_eq!(probe.divergence_of_ends(source).unwrap(), 0.0, "{name}: the probe stays as it is");
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use qsf_cpu::{Cpu, PanelKernel, PanelTask, RowScratch, RowTask, Rows, float_dot, float_matvec};
+use qsf_cpu::{AlignedFloats, Cpu, PanelKernel, PanelTask, RowScratch, RowTask, Rows, float_dot, float_matvec};
 use qsf_format::panels::PANEL_ROWS;
 
 use super::input::{Coded, Input};
@@ -18,7 +18,8 @@ const DECODED_FLOATS: usize = (16 << 10) / size_of::<f32>();
 /// Memory that a thread keeps from one task to the next.
 #[derive(Default)]
 struct Scratch {
-    decoded: Vec<f32>,
+    /// Begins at a cache line: products of rows that lie across two take a sixth longer.
+    decoded: AlignedFloats,
     results: Vec<f32>,
     rows: RowScratch,
 }
@@ -97,9 +98,7 @@ unsafe fn float_rows(
     }
     let Scratch { decoded, results, .. } = scratch;
     let step = if m == 1 { (DECODED_FLOATS / k).next_multiple_of(4).max(4) } else { DECODED_ROWS };
-    if decoded.len() < step * k {
-        decoded.resize(step * k, 0.0);
-    }
+    let decoded = decoded.at_least(step * k);
     if results.len() < step * m {
         results.resize(step * m, 0.0);
     }

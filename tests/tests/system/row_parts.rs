@@ -51,6 +51,26 @@ fn frequent_tokens_in_larger_types_make_a_better_file_for_few_bytes() {
 }
 
 #[test]
+fn a_size_gives_frequent_tokens_larger_types_and_less_divergence_than_one_type_for_all() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let file = |name: &str| dir.path().join(name);
+    let text = format!("--target-size 420kB --calibration {CALIBRATION} --calibration-tokens 8192");
+    convert(&model, &file("chosen.qsf"), &text).run().ok();
+    let listed = program("qsf-inspect").arg(file("chosen.qsf")).args("--tensors --json").run().json();
+    let parts = listed["tensors"].as_array().unwrap().iter();
+    let parts = parts.filter(|t| t["kind"].as_str().unwrap().starts_with("token_embedding")).count();
+    assert!(parts > 1, "{listed}");
+    let chosen = divergence(&file("chosen.qsf"), &model);
+    for ty in ["x2", "x3", "x4"] {
+        let one = file(&format!("{ty}.qsf"));
+        convert(&model, &one, &format!("{text} --tensor-type token_embedding={ty}")).run().ok();
+        let one = divergence(&one, &model);
+        assert!(chosen < one, "{chosen}, with all rows in {ty} {one}");
+    }
+}
+
+#[test]
 fn the_model_is_the_same_in_memory_within_a_budget_and_after_another_conversion() {
     let dir = tempfile::tempdir().unwrap();
     let model = demo_model(dir.path());
