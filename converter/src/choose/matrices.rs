@@ -5,18 +5,14 @@
 //! tensor is in a probe type, over the error there. Embedding and head are measured in every type. Sums of such damages
 //! predict well what types together do (docs/quantization.md).
 
-use std::ops::Range;
-use std::sync::Arc;
-
 use qsf_calibration::{LayerStats, Probe};
 use qsf_format::{QuantType, TensorId, TensorKind};
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::source::{Replaced, Tensor};
 use serde::{Deserialize, Serialize};
 
-use super::finer::{MeasuredType, finer_forms, groups_of, may_be_finer};
+use super::finer::finer_forms;
 use super::sample::Sample;
-use super::some_rows::SomeRows;
 use super::survey_work::SurveyWork;
 use super::types::form_of;
 use crate::encode::{Fit, TensorEncoder};
@@ -119,101 +115,63 @@ impl Surveyor<'_> {
         probe: &mut Probe<'_>,
         work: &SurveyWork<'_>,
     ) -> Result<SurveyedLayer> {
-        let mut fits = Fits::of_stats(self.encoder.rows.isa, stats.clone());
+        let encoder = self.encoder;
+        let mut fits = Fits::of_stats(encoder.rows.isa, stats.clone());
         let mut tensors = Vec::new();
         for planned in self.wanted_of(None) {
-            let fit = if self.is_fitted(planned.info.id) {
-                fits.of(planned.info.id, None)?
+            let (id, is_fitted) = (planned.info.id, self.is_fitted(planned.info.id));
+            let fit = if is_fitted { fits.of(id, None)? } else { Fit::default() };
+            let (mut options, mut best) = (Vec::new(), 0.0f64);
+            for form in self.forms_of_end(planned) {
+                let stored = encoder.encode(&planned.stored_as(form), std::slice::from_ref(&fit))?;
+                work.done(work.end(planned, is_fitted));
+                best = best.max(stored.cosine_or_zero());
+                if !stored.is_of(form) || !self.is_allowed(stored.cosine_or_zero()) {
+                    continue;
+                }
+                let mut replaced = Replaced::new(encoder.source);
+                replaced.replace(id, encoder.as_read(&stored)?)?;
+                let divergence = match id.kind {
+                    // What enters it is the same: no layer has to run again.
+                    TensorKind::Head => probe.divergence_of_head(&replaced)?,
+                    _ => probe.divergence_of_ends(&replaced)?,
+                };
+                options.push((form, within_bounds(divergence)));
+            }
+            if options.is_empty() {
+                self.check_reached(id, best)?;
             } else {
-                Fit::default()
-            };
-            let options = self.end(planned, &fit, probe, work)?;
-            if !options.is_empty() {
-                tensors.push(SurveyedTensor::new(planned.info.id, options));
+                tensors.push(SurveyedTensor::new(id, options));
             }
         }
         Ok(SurveyedLayer { tensors, importance: None })
-    }
-
-    /// Embedding or head in every form that it may get.
-    fn end(
-        &self,
-        planned: &PlannedTensor,
-        fit: &Fit,
-        probe: &mut Probe<'_>,
-        work: &SurveyWork<'_>,
-    ) -> Result<Vec<(StoredForm, f64)>> {
-        let (encoder, id) = (self.encoder, planned.info.id);
-        let original = encoder.source.load(id)?;
-        let (groups, order) = (self.groups_of(planned), encoder.token_order.of_rows(original.rows()));
-        let damage = |tensor: Tensor, probe: &mut Probe<'_>| -> Result<f64> {
-            let mut replaced = Replaced::new(encoder.source);
-            replaced.replace(id, tensor)?;
-            Ok(within_bounds(match id.kind {
-                TensorKind::Head => probe.divergence_of_head(&replaced)?,
-                _ => probe.divergence_of_ends(&replaced)?,
-            }))
-        };
-        let (mut options, mut best, mut measured) = (Vec::new(), 0.0f64, Vec::new());
-        for form in self.forms_of_end(planned) {
-            let stored = encoder.encode(&planned.stored_as(form), std::slice::from_ref(fit))?;
-            work.done(self.work_of_end(planned, work));
-            best = best.max(stored.cosine_or_zero());
-            if !stored.is_of(form) || !self.is_allowed(stored.cosine_or_zero()) {
-                continue;
-            }
-            let quantized = encoder.as_read(&stored)?;
-            let whole = damage(quantized.clone(), probe)?;
-            options.push((form, whole));
-            let Some(ty) = may_be_finer(form) else { continue };
-            let mut alone = Vec::new();
-            for group in &groups {
-                let rows = SomeRows::new(&original, &quantized, &order[group.clone()]);
-                let tensor = Tensor::foreign(original.rows(), original.cols(), Arc::new(rows));
-                alone.push(damage(tensor, probe)?);
-            }
-            measured.push(MeasuredType::new(ty, whole, alone));
-        }
-        if options.is_empty() {
-            self.check_reached(id, best)?;
-        }
-        let bytes = |form: StoredForm| form.bytes(encoder.rows.block, original.rows(), original.cols());
-        options.extend(finer_forms(&groups, &measured, bytes));
-        Ok(options)
-    }
-
-    /// The groups of rows of embedding or head that may have types of their own. A cosine is asked for of each part, and groups have other
-    /// ones than all rows.
-    fn groups_of(&self, planned: &PlannedTensor) -> Vec<Range<usize>> {
-        let may = self.finer && planned.info.id.kind.may_have_parts() && self.encoder.min_cosine.is_none();
-        if may { groups_of(planned.info.rows) } else { Vec::new() }
     }
 
     /// The work that measuring the matrices of a layer, or embedding and head, is.
     pub(super) fn work_of(&self, work: &SurveyWork<'_>, layer: Option<u32>) -> u64 {
         let of = |planned: &PlannedTensor| match layer {
             Some(layer) => work.matrix(layer, planned, (self.types)(planned).len()),
-            None => self.forms_of_end(planned).len() as u64 * self.work_of_end(planned, work),
+            None => {
+                let forms = self.forms_of_end(planned).len() as u64;
+                forms * work.end(planned, self.is_fitted(planned.info.id))
+            }
         };
         self.wanted_of(layer).map(of).sum::<u64>() + layer.map_or(0, |layer| work.run_from(layer))
     }
 
-    /// That of embedding or head in one type: no layer runs again for another head.
-    fn work_of_end(&self, planned: &PlannedTensor, work: &SurveyWork<'_>) -> u64 {
-        let id = planned.info.id;
-        let from = if id.kind == TensorKind::Head { self.encoder.source.config().layers } else { 0 };
-        let models = 1 + self.groups_of(planned).len() as u64;
-        work.end(planned, self.is_fitted(id)) + models * work.run_from(from)
-    }
-
-    /// How embedding or head may be stored, all rows in one type.
+    /// How embedding or head may be stored.
     fn forms_of_end(&self, planned: &PlannedTensor) -> Vec<StoredForm> {
+        let types = (self.types)(planned);
         let form = |quant: &TensorType| match *quant == planned.quant {
             // Of a plan that is measured as it is.
             true => planned.form(),
             false => form_of(planned, *quant),
         };
-        (self.types)(planned).iter().map(form).collect()
+        let mut forms: Vec<StoredForm> = types.iter().map(form).collect();
+        if self.finer {
+            forms.extend(finer_forms(planned, &types));
+        }
+        forms
     }
 
     /// Whether a matrix outside of layers multiplies something: an embedding that is not the head, too, does not.

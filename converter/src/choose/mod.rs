@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `types` | the types among which one is chosen |
 //! | `finer` | forms with rows in several types |
-//! | `some_rows` | a matrix of which only some rows are quantized |
 //! | `sample` | some rows of a matrix, and what each type does to them |
 //! | `matrices` | what each type of each matrix does to the model |
 //! | `survey` | that of all matrices, layer by layer |
@@ -18,7 +17,6 @@ mod for_size;
 mod matrices;
 mod refine;
 mod sample;
-mod some_rows;
 mod survey;
 mod survey_text;
 mod survey_work;

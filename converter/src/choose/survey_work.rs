@@ -66,10 +66,10 @@ impl<'a> SurveyWork<'a> {
         sample + rows * cols * PROBED_WEIGHT + self.run_from(layer)
     }
 
-    /// A matrix outside of layers, whole in one type.
+    /// A matrix outside of layers, whole in one type, and the model with it.
     pub fn end(&self, planned: &PlannedTensor, is_fitted: bool) -> u64 {
         let each = if is_fitted { FITTED_WEIGHT } else { PLAIN_WEIGHT };
-        planned.info.rows as u64 * planned.info.cols as u64 * each
+        planned.info.rows as u64 * planned.info.cols as u64 * each + self.run_from(0)
     }
 
     /// Hears of tokens whose moments were taken in a layer.

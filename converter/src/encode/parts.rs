@@ -70,7 +70,10 @@ impl TensorEncoder<'_> {
     /// All rows, those that matter most first.
     fn row_order(&self, tensor: &Tensor, fits: &[Fit], experts: usize) -> Vec<u32> {
         if experts < 2 {
-            return self.token_order.of_rows(tensor.rows());
+            let order = self.token_order.tokens();
+            // Without a vocabulary of these rows, no row matters more than another.
+            let known = order.len() == tensor.rows();
+            return if known { order.to_vec() } else { (0..tensor.rows() as u32).collect() };
         }
         let share = tensor.rows() / experts;
         let energies = expert_energies(&self.rows, tensor, &ExpertInputs::of_fits(fits, experts));

@@ -18,10 +18,9 @@ impl TokenOrder {
         TokenOrder(order)
     }
 
-    /// So many rows of embedding or head, those of the most frequent tokens first.
-    pub fn of_rows(&self, rows: usize) -> Vec<u32> {
-        // Without a vocabulary of these rows, no row matters more than another.
-        if self.0.len() == rows { self.0.clone() } else { (0..rows as u32).collect() }
+    /// All tokens.
+    pub fn tokens(&self) -> &[u32] {
+        &self.0
     }
 }
 
@@ -32,7 +31,6 @@ mod tests {
     #[test]
     fn tokens_are_in_the_order_of_how_often_they_occur_and_then_of_their_numbers() {
         let order = TokenOrder::of(&[3, 1, 3, 9, 2, 2, 3], 6);
-        assert_eq!(order.of_rows(6), [3, 2, 1, 0, 4, 5]);
-        assert_eq!(order.of_rows(3), [0, 1, 2]);
+        assert_eq!(order.tokens(), [3, 2, 1, 0, 4, 5]);
     }
 }
