@@ -3,7 +3,9 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use qsf_cpu::{AlignedFloats, Cpu, PanelKernel, PanelTask, RowScratch, RowTask, Rows, float_dot, float_matvec};
+use qsf_cpu::{
+    AlignedFloats, Cpu, PanelKernel, PanelTask, RowScratch, RowTask, Rows, float_dot, float_matvec,
+};
 use qsf_format::panels::PANEL_ROWS;
 
 use super::input::{Coded, Input};
