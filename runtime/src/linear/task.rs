@@ -20,7 +20,7 @@ const DECODED_FLOATS: usize = (16 << 10) / size_of::<f32>();
 /// Memory that a thread keeps from one task to the next.
 #[derive(Default)]
 struct Scratch {
-    /// Begins at a cache line: products of rows that lie across two take a sixth longer.
+    /// Begins at a cache line: products of rows that lie across two take up to a sixth longer.
     decoded: AlignedFloats,
     results: Vec<f32>,
     rows: RowScratch,
