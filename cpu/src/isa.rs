@@ -22,7 +22,8 @@ pub(super) enum Level {
     /// The features of AVX2 and AVX-512 F, BW, DQ, VL and VNNI.
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// The features of AVX-512 and AMX with bytes and bfloat16, permitted by the system.
+    /// The features of AVX-512, VBMI and VBMI2, which every processor with AMX has, and AMX with bytes and bfloat16, permitted by the
+    /// system.
     #[cfg(target_arch = "x86_64")]
     Amx,
     /// What every aarch64 processor has.
@@ -88,7 +89,7 @@ impl Isa {
                 (Level::Avx2, avx2),
                 (Level::AvxVnni, avx2 && is_x86_feature_detected!("avxvnni")),
                 (Level::Avx512, avx2 && avx512),
-                (Level::Amx, avx2 && avx512 && super::tile_permission::tiles_allowed()),
+                (Level::Amx, avx2 && avx512 && detected_vbmi() && super::tile_permission::tiles_allowed()),
             ] {
                 if present {
                     all.push(Isa(level));
@@ -182,6 +183,12 @@ impl Isa {
         matches!(self.0, Level::Avx512 | Level::Amx)
     }
 
+    /// Whether VBMI and VBMI2 of AVX-512 may be used, beside what [`Isa::has_avx512`] says.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn has_vbmi(self) -> bool {
+        self.has_avx512() && detected_vbmi()
+    }
+
     /// Whether the processor has instructions that multiply many rows in bfloat16.
     pub fn has_bf16(self) -> bool {
         #[cfg(target_arch = "x86_64")]
@@ -223,6 +230,11 @@ impl Isa {
             Level::Avx512 | Level::Amx => unsafe { run_avx512(work) },
         }
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detected_vbmi() -> bool {
+    is_x86_feature_detected!("avx512vbmi") && is_x86_feature_detected!("avx512vbmi2")
 }
 
 /// What multiplies in bfloat16.

@@ -30,6 +30,8 @@ impl KernelTable {
             #[cfg(target_arch = "x86_64")]
             Level::AvxVnni => &x86_64::AVX_VNNI,
             #[cfg(target_arch = "x86_64")]
+            Level::Avx512 if isa.has_vbmi() => &x86_64::AVX512_VBMI,
+            #[cfg(target_arch = "x86_64")]
             Level::Avx512 => &x86_64::AVX512,
             #[cfg(target_arch = "aarch64")]
             Level::Neon => &aarch64::NEON,

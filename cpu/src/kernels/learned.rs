@@ -54,7 +54,8 @@ impl Levels {
 
 /// What the superblocks of a panel share.
 pub(super) struct Head<I: PanelIsa> {
-    tables: [I::Codes; 2],
+    /// Both tables, each for codes that begin at bits 0, 1 and 2.
+    tables: [[I::Codes; 3]; 2],
     /// Scale of each row, in the unit of the type.
     scale: I::Floats,
     shift: I::Floats,
@@ -68,9 +69,10 @@ impl<I: PanelIsa> Head<I> {
         let unit = if Form::<QUANT>::IS_TRELLIS { TRELLIS_UNIT } else { GRID_UNIT };
         // SAFETY: the caller's promises.
         unsafe {
-            let [first, second] = &levels.tables;
+            let [first, second] = [I::table(&levels.tables[0]), I::table(&levels.tables[1])];
+            let skipping = |table| [table, I::skipping(table, 1), I::skipping(table, 2)];
             Head {
-                tables: [I::table(first), I::table(second)],
+                tables: [skipping(first), skipping(second)],
                 scale: I::mul(I::halves(panel), I::splat(unit)),
                 shift: I::splat(levels.shift),
             }
@@ -118,7 +120,7 @@ impl<I: PanelIsa> Head<I> {
     /// As for [`Head::scales`].
     #[inline(always)]
     unsafe fn grid_codes<const QUANT: u8, const QUAD: usize>(&self, words: *const u8) -> I::Codes {
-        let [first, second] = self.tables;
+        let [[first, ..], [second, ..]] = self.tables;
         // SAFETY: the caller's promises; the words of codes are as in the other types, with 32 values in a block.
         unsafe {
             match Form::<QUANT>::PLANES {
@@ -153,14 +155,14 @@ impl<I: PanelIsa> Head<I> {
             let lines = [0, 1].map(|line| I::load(words.add(WORDS * line)));
             let ([before, a, b], [older, x, y]) = Self::strings::<QUANT, 2, 3>(words, lines, j);
             [
-                self.level(window::<I, 6>(before, a), window::<I, 2>(older, older)),
-                self.level(window::<I, 0>(a, a), window::<I, 4>(older, older)),
-                self.level(window::<I, 2>(a, a), window::<I, 6>(older, x)),
-                self.level(window::<I, 4>(a, a), window::<I, 0>(x, x)),
-                self.level(window::<I, 6>(a, b), window::<I, 2>(x, x)),
-                self.level(window::<I, 0>(b, b), window::<I, 4>(x, x)),
-                self.level(window::<I, 2>(b, b), window::<I, 6>(x, y)),
-                self.level(window::<I, 4>(b, b), window::<I, 0>(y, y)),
+                self.level::<2, 6, 2>([before, a], [older, older]),
+                self.level::<2, 0, 4>([a, a], [older, x]),
+                self.level::<2, 2, 6>([a, a], [older, x]),
+                self.level::<2, 4, 0>([a, b], [x, x]),
+                self.level::<2, 6, 2>([a, b], [x, x]),
+                self.level::<2, 0, 4>([b, b], [x, y]),
+                self.level::<2, 2, 6>([b, b], [x, y]),
+                self.level::<2, UPPER, 0>([b, b], [y, y]),
             ]
         }
     }
@@ -176,14 +178,14 @@ impl<I: PanelIsa> Head<I> {
             let lines = [0, 1, 2].map(|line| I::load(words.add(WORDS * line)));
             let ([before, a, b, c], [older, x, y, z]) = Self::strings::<QUANT, 3, 4>(words, lines, j);
             [
-                self.level(window::<I, 7>(before, a), window::<I, 3>(older, older)),
-                self.level(window::<I, 2>(a, a), window::<I, 6>(older, x)),
-                self.level(window::<I, 5>(a, b), window::<I, 1>(x, x)),
-                self.level(window::<I, 0>(b, b), window::<I, 4>(x, x)),
-                self.level(window::<I, 3>(b, b), window::<I, 7>(x, y)),
-                self.level(window::<I, 6>(b, c), window::<I, 2>(y, y)),
-                self.level(window::<I, 1>(c, c), window::<I, 5>(y, z)),
-                self.level(window::<I, 4>(c, c), window::<I, 0>(z, z)),
+                self.level::<3, 7, 3>([before, a], [older, older]),
+                self.level::<3, 2, 6>([a, a], [older, x]),
+                self.level::<3, 5, 1>([a, b], [x, x]),
+                self.level::<3, 0, UPPER>([b, b], [x, x]),
+                self.level::<3, 3, 7>([b, b], [x, y]),
+                self.level::<3, 6, 2>([b, c], [y, y]),
+                self.level::<3, 1, 5>([c, c], [y, z]),
+                self.level::<3, UPPER, 0>([c, c], [z, z]),
             ]
         }
     }
@@ -199,14 +201,14 @@ impl<I: PanelIsa> Head<I> {
             let lines = [0, 1, 2, 3].map(|line| I::load(words.add(WORDS * line)));
             let ([_, a, b, c, d], [older, x, y, z, last]) = Self::strings::<QUANT, 4, 5>(words, lines, j);
             [
-                self.level(window::<I, 0>(a, a), window::<I, 4>(older, older)),
-                self.level(window::<I, 4>(a, a), window::<I, 0>(x, x)),
-                self.level(window::<I, 0>(b, b), window::<I, 4>(x, x)),
-                self.level(window::<I, 4>(b, b), window::<I, 0>(y, y)),
-                self.level(window::<I, 0>(c, c), window::<I, 4>(y, y)),
-                self.level(window::<I, 4>(c, c), window::<I, 0>(z, z)),
-                self.level(window::<I, 0>(d, d), window::<I, 4>(z, z)),
-                self.level(window::<I, 4>(d, d), window::<I, 0>(last, last)),
+                self.level::<4, 0, UPPER>([a, a], [older, older]),
+                self.level::<4, UPPER, 0>([a, a], [x, x]),
+                self.level::<4, 0, UPPER>([b, b], [x, x]),
+                self.level::<4, UPPER, 0>([b, b], [y, y]),
+                self.level::<4, 0, UPPER>([c, c], [y, y]),
+                self.level::<4, UPPER, 0>([c, c], [z, z]),
+                self.level::<4, 0, UPPER>([d, d], [z, z]),
+                self.level::<4, UPPER, 0>([d, d], [last, last]),
             ]
         }
     }
@@ -243,33 +245,66 @@ impl<I: PanelIsa> Head<I> {
         }
     }
 
-    /// Levels of a trellis type by the newest and oldest bits of folded states.
+    /// Levels of a trellis type of `BITS` bits a step by the newest and oldest bits of folded states: those from bit `NEWEST` of `newest` on, and so with
+    /// `OLDEST`.
     ///
     /// # Safety
     /// As for [`Head::scales`].
     #[inline(always)]
-    unsafe fn level(&self, newest: I::Codes, oldest: I::Codes) -> I::Codes {
+    unsafe fn level<const BITS: usize, const NEWEST: usize, const OLDEST: usize>(
+        &self,
+        newest: [I::Codes; 2],
+        oldest: [I::Codes; 2],
+    ) -> I::Codes {
         // SAFETY: the caller's promises.
-        unsafe { I::add_codes(I::lookup(self.tables[0], newest), I::lookup(self.tables[1], oldest)) }
+        unsafe {
+            I::add_codes(
+                window::<I, BITS, NEWEST>(&self.tables[0], newest),
+                window::<I, BITS, OLDEST>(&self.tables[1], oldest),
+            )
+        }
     }
 }
 
-/// The four bits from bit `BIT` of the bytes `low` on, which may go on in the bytes `high`.
+/// The upper four bits of a byte, where no window is wanted that goes on in the next byte.
+const UPPER: usize = 8;
+
+/// Entries of one of `tables` by the four bits from bit `BIT` of the bytes `low` on, which may go on in the bytes `high`.
 ///
 /// # Safety
 /// As for [`PanelIsa`].
 #[inline(always)]
-unsafe fn window<I: PanelIsa, const BIT: usize>(low: I::Codes, high: I::Codes) -> I::Codes {
+unsafe fn window<I: PanelIsa, const BITS: usize, const BIT: usize>(
+    tables: &[I::Codes; 3],
+    [low, high]: [I::Codes; 2],
+) -> I::Codes {
     // SAFETY: the caller's promise.
     unsafe {
-        match BIT {
+        if I::SKIPS_BITS {
+            // Bits of `low` from `first` on, and then those of `high`: several windows are found in them.
+            let both = |first: usize| {
+                I::merge(255 >> first, I::shift_right(low, first), I::shift_left(high, 8 - first))
+            };
+            let (codes, begin) = match BIT {
+                0..=2 => (low, BIT),
+                3 => (I::shift_right(low, 1), 2),
+                UPPER => (I::shift_right(low, 4), 0),
+                // Windows are at even bits.
+                4 | 6 if BITS == 2 => (both(4), BIT - 4),
+                _ => (both(5), BIT - 5),
+            };
+            return I::lookup(tables[begin], codes);
+        }
+        let code = match BIT {
             0 => I::and(low, 15),
             1..=4 => I::and(I::shift_right(low, BIT), 15),
+            UPPER => I::and(I::shift_right(low, 4), 15),
             _ => {
                 let from_low = 15 >> (BIT - 4);
                 let low = I::and(I::shift_right(low, BIT), from_low);
                 I::or(low, I::and(I::shift_left(high, 8 - BIT), 15 & !from_low))
             }
-        }
+        };
+        I::lookup(tables[0], code)
     }
 }

@@ -85,9 +85,10 @@ unsafe fn one<I: PanelIsa, const QUANT: u8>(
                 if let Some(head) = &head {
                     let (a, b) = head.scales::<QUANT>(block);
                     let codes = head.codes::<QUANT>(block, j);
-                    let mut sum = I::no_ints();
-                    each_quad!(i => sum = I::dot_signed(sum, codes[i], tokens.quad(j, i, 0)));
-                    tokens.add_signed::<I, QUANT>([sum], j, a, &mut acc);
+                    let mut sums = [tokens.start_signed::<I, QUANT>(j, 0), I::no_ints()];
+                    each_quad!(i => sums[i % 2] = I::dot_signed(sums[i % 2], codes[i], tokens.quad(j, i, 0)));
+                    let sum = I::add_ints(sums[0], sums[1]);
+                    tokens.add_sums::<I>([sum], j, a, &mut acc);
                     tokens.add_offsets::<I, QUANT>(j, b, &mut acc_b);
                 }
                 continue;

@@ -70,6 +70,22 @@ impl<const T: usize> Tokens<T> {
         }
     }
 
+    /// What sums by [`PanelIsa::dot_signed`] for the type with the id `QUANT` begin with, of group `group` and token `t`, to be right.
+    ///
+    /// # Safety
+    /// As for [`Tokens::add_sums`].
+    #[inline(always)]
+    pub(super) unsafe fn start_signed<I: PanelIsa, const QUANT: u8>(&self, group: usize, t: usize) -> I::Ints {
+        let offset = const { Form::<QUANT>::code_offset(I::OFFSET) };
+        // SAFETY: the caller's promises.
+        unsafe {
+            if offset == 0 {
+                return I::no_ints();
+            }
+            I::subtract(I::no_ints(), offset * *self.code_sums.add(group * self.count + t))
+        }
+    }
+
     /// Adds sums that [`PanelIsa::dot_signed`] has made for the type with the id `QUANT`.
     ///
     /// # Safety

@@ -29,6 +29,9 @@ pub(super) trait PanelIsa {
     /// What [`PanelIsa::dot_signed`] wants added to signed codes: 0, or 128 where it multiplies unsigned ones. Then its sums
     /// are too large by so many times the sum of the codes x.
     const OFFSET: u8;
+    /// Whether [`PanelIsa::lookup`] finds codes of four bits wherever they begin, at bit 0, 1 or 2 of a byte, by a table of
+    /// [`PanelIsa::skipping`].
+    const SKIPS_BITS: bool = false;
 
     /// Bytes from the superblock at work to the one that is fetched from memory: the processor's own prefetching stops at the end
     /// of a page.
@@ -45,6 +48,12 @@ pub(super) trait PanelIsa {
     unsafe fn and(codes: Self::Codes, mask: u8) -> Self::Codes;
     unsafe fn or(a: Self::Codes, b: Self::Codes) -> Self::Codes;
     unsafe fn xor(a: Self::Codes, b: Self::Codes) -> Self::Codes;
+    /// The bits of `set` where those of `mask` are set, else those of `clear`.
+    #[inline(always)]
+    unsafe fn merge(mask: u8, set: Self::Codes, clear: Self::Codes) -> Self::Codes {
+        // SAFETY: the caller's promises.
+        unsafe { Self::or(Self::and(set, mask), Self::and(clear, !mask)) }
+    }
     /// Sums of bytes, without what does not fit a byte.
     unsafe fn add_codes(a: Self::Codes, b: Self::Codes) -> Self::Codes;
     unsafe fn splat_codes(code: u8) -> Self::Codes;
@@ -52,7 +61,13 @@ pub(super) trait PanelIsa {
     unsafe fn carry(codes: Self::Codes, before: Self::Codes) -> Self::Codes;
     /// A table for [`PanelIsa::lookup`].
     unsafe fn table(entries: &[u8; 16]) -> Self::Codes;
-    /// Entries of the table instead of codes, which are below 16.
+    /// The table for codes that begin at bit `bits`, at most 2, of a byte whose other bits may be anything. Only where
+    /// [`PanelIsa::SKIPS_BITS`].
+    #[inline(always)]
+    unsafe fn skipping(table: Self::Codes, _bits: usize) -> Self::Codes {
+        table
+    }
+    /// Entries of the table instead of codes, which are below 16 unless [`PanelIsa::SKIPS_BITS`].
     unsafe fn lookup(table: Self::Codes, codes: Self::Codes) -> Self::Codes;
     /// Bytes of `set` where bit `bit` of the byte of `plane` is set, else those of `clear`.
     unsafe fn choose(plane: Self::Codes, bit: usize, clear: Self::Codes, set: Self::Codes) -> Self::Codes;
@@ -66,6 +81,7 @@ pub(super) trait PanelIsa {
     /// Adds the products of signed codes, to which [`PanelIsa::OFFSET`] has been added, with the four codes at `x`. Codes up
     /// to 127 are multiplied as they are.
     unsafe fn dot_signed(ints: Self::Ints, codes: Self::Codes, x: *const i8) -> Self::Ints;
+    unsafe fn add_ints(a: Self::Ints, b: Self::Ints) -> Self::Ints;
     unsafe fn subtract(ints: Self::Ints, value: i32) -> Self::Ints;
 
     /// Sixteen signed bytes.

@@ -164,6 +164,12 @@ impl<P: Products> PanelIsa for Neon<P> {
     }
 
     #[inline(always)]
+    unsafe fn add_ints(a: Ints, b: Ints) -> Ints {
+        // SAFETY: as above.
+        unsafe { each!(i => vaddq_s32(a[i], b[i])) }
+    }
+
+    #[inline(always)]
     unsafe fn subtract(ints: Ints, value: i32) -> Ints {
         // SAFETY: as above.
         unsafe { each!(i => vsubq_s32(ints[i], vdupq_n_s32(value))) }

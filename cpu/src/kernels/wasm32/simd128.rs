@@ -130,6 +130,11 @@ impl PanelIsa for Simd128 {
     }
 
     #[inline(always)]
+    unsafe fn add_ints(a: Four, b: Four) -> Four {
+        each!(i => i32x4_add(a[i], b[i]))
+    }
+
+    #[inline(always)]
     unsafe fn subtract(ints: Four, value: i32) -> Four {
         each!(i => i32x4_sub(ints[i], i32x4_splat(value)))
     }

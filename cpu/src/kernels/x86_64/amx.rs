@@ -37,14 +37,14 @@ thread_local! {
 /// The panel product for the type with the id `QUANT`.
 ///
 /// # Safety
-/// As for [`PanelFn`](crate::kernels::panel::PanelFn); the processor must have AVX2, FMA, F16C and AVX-512 F, BW, DQ, VL
-/// and VNNI, and [`tiles_allowed`](crate::tile_permission::tiles_allowed) must have allowed tiles.
+/// As for [`PanelFn`](crate::kernels::panel::PanelFn); the processor must have AVX2, FMA, F16C and AVX-512 F, BW, DQ, VL,
+/// VNNI, VBMI and VBMI2, and [`tiles_allowed`](crate::tile_permission::tiles_allowed) must have allowed tiles.
 #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
 pub(super) unsafe fn matmul<const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut) {
     // SAFETY: the caller's promises.
     unsafe {
         if task.tokens.len() < TOKENS {
-            avx512::matmul::<QUANT>(task, out);
+            avx512::matmul_vbmi::<QUANT>(task, out);
         } else {
             matmul_tiles::<Amx, QUANT>(task, out);
         }
@@ -436,7 +436,14 @@ pub(super) mod tests {
         out.into_iter().map(f32::to_bits).collect()
     }
 
-    fn check(kernels: &[Option<Int8Kernel>], block: BlockSize, panels: usize, cols: usize, rows: usize) {
+    /// All but the first two of `rows` tokens.
+    pub(in crate::kernels::x86_64) fn check(
+        kernels: &[Option<Int8Kernel>],
+        block: BlockSize,
+        panels: usize,
+        cols: usize,
+        rows: usize,
+    ) {
         let x: Vec<f32> = (0..rows * cols).map(|i| ((i * 7919) % 1009) as f32 * 0.013 - 6.0).collect();
         let mut input = Int8Rows::new();
         input.quantize(&Cpu::new(Isa::SCALAR), &x, rows, cols);

@@ -199,6 +199,12 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
     }
 
     #[inline(always)]
+    unsafe fn add_ints(a: Ints, b: Ints) -> Ints {
+        // SAFETY: as above.
+        unsafe { Ints(_mm256_add_epi32(a.0, b.0), _mm256_add_epi32(a.1, b.1)) }
+    }
+
+    #[inline(always)]
     unsafe fn subtract(ints: Ints, value: i32) -> Ints {
         // SAFETY: as above.
         unsafe {

@@ -1,22 +1,39 @@
-//! Panels with AVX-512 and its VNNI instructions: one register for each value of [`PanelIsa`].
+//! Panels with AVX-512 and its VNNI instructions: one register for each value of [`PanelIsa`]. With VBMI and VBMI2 trellis types need
+//! fewer instructions.
 
 use core::arch::x86_64::*;
 
 use super::{batch, fetch};
+use crate::kernels::form::Form;
 use crate::kernels::panel::{PanelOut, PanelTask};
 use crate::kernels::unpack::PanelIsa;
 use crate::vector::prefetch_second;
 
-pub(super) struct Avx512;
+/// AVX-512, `VBMI` and VBMI2 with it or not.
+pub(super) struct Registers<const VBMI: bool>;
+pub(super) type Avx512 = Registers<false>;
+pub(super) type Avx512Vbmi = Registers<true>;
+
+/// For a table of 64 entries that are found by the bits of a code above the first 0, 1 or 2: which of its own entries each one is.
+static WITHOUT_LOW: [[u8; 64]; 3] = {
+    let mut all = [[0; 64]; 3];
+    let mut i = 0;
+    while i < 3 * 64 {
+        all[i / 64][i % 64] = (i % 64 >> (i / 64)) as u8 & 15;
+        i += 1;
+    }
+    all
+};
 
 // SAFETY of all blocks: the trait's promises, which each function passes on.
-impl PanelIsa for Avx512 {
+impl<const VBMI: bool> PanelIsa for Registers<VBMI> {
     type Codes = __m512i;
     type Dots = __m512i;
     type Ints = __m512i;
     type Floats = __m512;
 
     const OFFSET: u8 = 128;
+    const SKIPS_BITS: bool = VBMI;
 
     fn ahead(alone: bool) -> usize {
         fetch::ahead(alone)
@@ -76,7 +93,17 @@ impl PanelIsa for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn merge(mask: u8, set: __m512i, clear: __m512i) -> __m512i {
+        // SAFETY: as above. Where the mask is set the first, else the second.
+        unsafe { _mm512_ternarylogic_epi32::<0xCA>(_mm512_set1_epi8(mask as i8), set, clear) }
+    }
+
+    #[inline(always)]
     unsafe fn carry(codes: __m512i, before: __m512i) -> __m512i {
+        if VBMI {
+            // SAFETY: as above.
+            return unsafe { _mm512_shldi_epi32::<8>(codes, before) };
+        }
         // SAFETY: as above.
         unsafe { _mm512_or_si512(_mm512_slli_epi32::<8>(codes), _mm512_srli_epi32::<24>(before)) }
     }
@@ -88,7 +115,21 @@ impl PanelIsa for Avx512 {
     }
 
     #[inline(always)]
+    unsafe fn skipping(table: __m512i, bits: usize) -> __m512i {
+        if !VBMI {
+            return table;
+        }
+        // SAFETY: as above.
+        unsafe { _mm512_permutexvar_epi8(_mm512_loadu_si512(WITHOUT_LOW[bits].as_ptr().cast()), table) }
+    }
+
+    #[inline(always)]
     unsafe fn lookup(table: __m512i, codes: __m512i) -> __m512i {
+        if VBMI {
+            // A table of 64 entries: bits 6 and 7 are not looked at.
+            // SAFETY: as above.
+            return unsafe { _mm512_permutexvar_epi8(codes, table) };
+        }
         // SAFETY: as above.
         unsafe { _mm512_shuffle_epi8(table, codes) }
     }
@@ -130,6 +171,12 @@ impl PanelIsa for Avx512 {
         // The instruction wants unsigned codes, whence the offset.
         // SAFETY: as above.
         unsafe { Self::dot(ints, codes, x) }
+    }
+
+    #[inline(always)]
+    unsafe fn add_ints(a: __m512i, b: __m512i) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_add_epi32(a, b) }
     }
 
     #[inline(always)]
@@ -208,4 +255,52 @@ impl PanelIsa for Avx512 {
 pub(super) unsafe fn matmul<const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut) {
     // SAFETY: the caller's promises.
     unsafe { batch::matmul::<Avx512, 8, QUANT>(task, out) }
+}
+
+/// [`matmul`] for processors with VBMI and VBMI2, of which only trellis types make use.
+///
+/// # Safety
+/// As for [`matmul`]; the processor must have VBMI and VBMI2 as well.
+#[target_feature(
+    enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx512vbmi,avx512vbmi2"
+)]
+pub(super) unsafe fn matmul_vbmi<const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut) {
+    // SAFETY: the caller's promises.
+    unsafe {
+        if Form::<QUANT>::IS_TRELLIS {
+            batch::matmul::<Avx512Vbmi, 8, QUANT>(task, out);
+        } else {
+            matmul::<QUANT>(task, out);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use qsf_format::BlockSize;
+
+    use super::super::{AVX512, AVX512_VBMI, amx};
+    use crate::isa::Isa;
+
+    #[test]
+    fn processors_with_vbmi_and_without_give_the_oracles_bits() {
+        let Some(isa) = Isa::available().into_iter().find(|isa| isa.name() == "avx512") else {
+            eprintln!("skipped: needs AVX-512");
+            return;
+        };
+        let mut kernels = vec![AVX512.int8];
+        if isa.has_vbmi() {
+            kernels.push(AVX512_VBMI.int8);
+        } else {
+            eprintln!("kernels with VBMI are not tested: this processor has none");
+        }
+        for kernels in kernels {
+            // One token, a few, many.
+            for rows in [3, 7, 20] {
+                for cols in [1, 32, 300, 1100] {
+                    amx::tests::check(kernels, BlockSize::B64, 2, cols, rows);
+                }
+            }
+        }
+    }
 }

@@ -38,7 +38,7 @@ pub(crate) use vectors_bf16::Avx512Bf16;
 use super::table::KernelTable;
 use amx::matmul as amx_matmul;
 use avx2::{matmul as avx2_matmul, matmul_vnni};
-use avx512::matmul as avx512_matmul;
+use avx512::{matmul as avx512_matmul, matmul_vbmi};
 use sse::matmul as sse_matmul;
 use wide_tiles::matmul_amx as wide_amx;
 use wide_vnni::matmul_vnni as wide_vnni_matmul;
@@ -48,5 +48,7 @@ pub(super) static AVX2: KernelTable = table!("avx2", avx2_matmul);
 pub(super) static AVX_VNNI: KernelTable = table!("avxvnni", matmul_vnni);
 pub(super) static AVX512: KernelTable =
     KernelTable { wide: &kernels!("avx512-int8-128", wide_vnni_matmul), ..table!("avx512", avx512_matmul) };
+/// That of processors which have VBMI and VBMI2 as well.
+pub(super) static AVX512_VBMI: KernelTable = KernelTable { int8: &kernels!("avx512", matmul_vbmi), ..AVX512 };
 pub(super) static AMX: KernelTable =
     KernelTable { wide: &kernels!("amx-int8-128", wide_amx), ..table!("amx", amx_matmul) };

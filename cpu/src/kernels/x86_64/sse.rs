@@ -204,6 +204,12 @@ impl PanelIsa for Sse {
     }
 
     #[inline(always)]
+    unsafe fn add_ints(a: Ints, b: Ints) -> Ints {
+        // SAFETY: as above.
+        unsafe { each!(i => _mm_add_epi32(a[i], b[i])) }
+    }
+
+    #[inline(always)]
     unsafe fn subtract(ints: Ints, value: i32) -> Ints {
         // SAFETY: as above.
         unsafe { each!(i => _mm_sub_epi32(ints[i], _mm_set1_epi32(value))) }
