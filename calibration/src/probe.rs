@@ -102,11 +102,10 @@ impl<'a> Probe<'a> {
         for chunk in &probe.chunks {
             probe.hidden.push(probe.runner.embed(chunk)?.to_vec());
         }
-        for chunk in 0..probe.chunks.len() {
-            let mut hidden = probe.hidden[chunk].clone();
-            probe.runner.choose(chunk, &probe.chunks[chunk]);
-            probe.rest_of_layers(0, &mut hidden)?;
-            probe.logits_of(&hidden)?;
+        let mut hidden = probe.hidden.clone();
+        probe.rest_of_layers(0, &mut hidden)?;
+        for hidden in &hidden {
+            probe.logits_of(hidden)?;
             probe.base.extend_from_slice(&probe.logits);
         }
         Ok(probe)
@@ -146,10 +145,7 @@ impl<'a> Probe<'a> {
     /// When the user interrupts.
     pub fn advance(&mut self) -> Result<()> {
         self.cancel.check()?;
-        for (chunk, hidden) in self.hidden.iter_mut().enumerate() {
-            self.runner.choose(chunk, &self.chunks[chunk]);
-            run(&mut self.runner, self.at, &self.layers[self.at], hidden)?;
-        }
+        run(&mut self.runner, self.at, &self.layers[self.at], &self.chunks, &mut self.hidden)?;
         self.source.release(Some(self.at as u32));
         self.at += 1;
         Ok(())
@@ -161,7 +157,7 @@ impl<'a> Probe<'a> {
     /// When the user interrupts.
     pub fn divergence(&mut self, changed: &LayerWeights) -> Result<f64> {
         self.measure(|probe, hidden| {
-            run(&mut probe.runner, probe.at, changed, hidden)?;
+            run(&mut probe.runner, probe.at, changed, &probe.chunks, hidden)?;
             probe.rest_of_layers(probe.at + 1, hidden)
         })
     }
@@ -181,8 +177,9 @@ impl<'a> Probe<'a> {
     pub fn divergence_of_ends(&mut self, source: &dyn WeightSource) -> Result<f64> {
         let changed = LayerRunner::new(source, self.runner.cpu().clone())?;
         let unchanged = std::mem::replace(&mut self.runner, changed);
-        let result = self.measure_chunks(|probe, chunk| {
-            let mut hidden = probe.runner.embed(&probe.chunks[chunk])?.to_vec();
+        let result = self.measure_from(|probe| {
+            let embed = |chunk: &Vec<u32>| Ok(probe.runner.embed(chunk)?.to_vec());
+            let mut hidden = probe.chunks.iter().map(embed).collect::<Result<Vec<_>>>()?;
             probe.rest_of_layers(0, &mut hidden)?;
             Ok(hidden)
         });
@@ -202,22 +199,20 @@ impl<'a> Probe<'a> {
         result
     }
 
-    fn measure(&mut self, go_on: impl Fn(&mut Probe<'a>, &mut [f32]) -> Result<()>) -> Result<f64> {
-        self.measure_chunks(|probe, chunk| {
-            let mut hidden = probe.hidden[chunk].clone();
+    fn measure(&mut self, go_on: impl Fn(&mut Probe<'a>, &mut [Vec<f32>]) -> Result<()>) -> Result<f64> {
+        self.measure_from(|probe| {
+            let mut hidden = probe.hidden.clone();
             go_on(probe, &mut hidden)?;
             Ok(hidden)
         })
     }
 
-    /// Mean divergence where `leave` gives what leaves the last layer.
-    fn measure_chunks(&mut self, leave: impl Fn(&mut Probe<'a>, usize) -> Result<Vec<f32>>) -> Result<f64> {
+    /// Mean divergence where `leave` gives what of each chunk leaves the last layer.
+    fn measure_from(&mut self, leave: impl Fn(&mut Probe<'a>) -> Result<Vec<Vec<f32>>>) -> Result<f64> {
         let vocab = self.runner.config().vocab as usize;
         let (isa, mut sum) = (self.runner.cpu().isa(), 0.0);
-        for chunk in 0..self.chunks.len() {
-            self.runner.choose(chunk, &self.chunks[chunk]);
-            let hidden = leave(self, chunk)?;
-            self.logits_of(&hidden)?;
+        for (chunk, hidden) in leave(self)?.iter().enumerate() {
+            self.logits_of(hidden)?;
             let base = &self.base[chunk * self.logits.len()..][..self.logits.len()];
             for (base, changed) in base.chunks_exact(vocab).zip(self.logits.chunks_exact(vocab)) {
                 sum += divergence(isa, base, changed);
@@ -226,10 +221,10 @@ impl<'a> Probe<'a> {
         Ok(sum / (self.chunks.len() * self.positions.len()) as f64)
     }
 
-    fn rest_of_layers(&mut self, from: usize, hidden: &mut [f32]) -> Result<()> {
+    fn rest_of_layers(&mut self, from: usize, hidden: &mut [Vec<f32>]) -> Result<()> {
         for (i, layer) in self.layers.iter().enumerate().skip(from) {
             self.cancel.check()?;
-            run(&mut self.runner, i, layer, hidden)?;
+            run(&mut self.runner, i, layer, &self.chunks, hidden)?;
             // The whole model runs again and again: what of it is mapped goes back to the system, whose cache has it for the
             // next time, so that this process never holds more than a layer.
             self.source.release(Some(i as u32));
@@ -246,6 +241,17 @@ impl<'a> Probe<'a> {
     }
 }
 
-fn run(runner: &mut LayerRunner, index: usize, layer: &LayerWeights, hidden: &mut [f32]) -> Result<()> {
-    runner.run(index, layer, hidden, &mut Blind).map(|_| ())
+/// Takes all chunks through a layer before the next one is needed.
+fn run(
+    runner: &mut LayerRunner,
+    index: usize,
+    layer: &LayerWeights,
+    chunks: &[Vec<u32>],
+    hidden: &mut [Vec<f32>],
+) -> Result<()> {
+    for (chunk, (tokens, hidden)) in chunks.iter().zip(hidden).enumerate() {
+        runner.choose(chunk, tokens);
+        let _ = runner.run(index, layer, hidden, &mut Blind)?;
+    }
+    Ok(())
 }

@@ -122,7 +122,7 @@ pub enum SearchEffort {
     /// As long as pays.
     #[default]
     Normal,
-    /// The gradients of the predictions, too: rows of matrices make up for each other's errors.
+    /// Gradients of more tokens, and more paths through a trellis.
     High,
     /// Several times that, for the last few percent: matrices are fitted to what those before them in their own layer leave,
     /// and types for a size are checked on the model as a whole.
@@ -137,11 +137,6 @@ impl SearchEffort {
             SearchEffort::High => "high",
             SearchEffort::Max => "max",
         }
-    }
-
-    /// Whether gradients are measured.
-    pub const fn with_gradients(self) -> bool {
-        !matches!(self, SearchEffort::Normal)
     }
 }
 

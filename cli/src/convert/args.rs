@@ -138,7 +138,7 @@ pub struct ConvertArgs {
     /// those of 268 million and more]
     #[arg(long, value_name = "N", requires = "runs_text")]
     pub(super) calibration_tokens: Option<usize>,
-    /// How long to search: high takes up to twice as long for mostly 3 to 8 % less damage, max several times as long for a few percent more
+    /// How long to search: high takes about twice as long for a few percent less damage, max several times as long for a few percent more
     #[arg(long, value_enum, value_name = "EFFORT", default_value = "normal", requires = "runs_text")]
     pub(super) effort: EffortArg,
     /// Make texts of the conversations in JSONL files ("messages") by the model's chat template, not one message a line
@@ -315,7 +315,7 @@ impl From<LayoutArg> for Layout {
 pub(super) enum EffortArg {
     /// As long as pays
     Normal,
-    /// Measure gradients of the predictions as well, and let rows of matrices make up for each other
+    /// Take gradients of more tokens, and keep more paths through a trellis
     High,
     /// Fit every matrix to what those before it leave, and check the types on the whole model
     Max,

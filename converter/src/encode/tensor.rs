@@ -16,7 +16,7 @@ use super::rows::EncodedRows;
 use super::stored_tensor::{StoredTensor, TensorBlocks};
 use super::token_order::TokenOrder;
 use crate::error::{ConvertError, Result};
-use crate::options::ConvertOptions;
+use crate::options::{ConvertOptions, SearchEffort};
 use crate::plan::{PlannedTensor, StoredForm, TensorReport, TensorType, layout_of, next_larger};
 use crate::quantize::Effort;
 use crate::session::Session;
@@ -53,7 +53,10 @@ impl<'a> TensorEncoder<'a> {
                 isa: session.cpu.isa(),
                 block: options.block,
                 tables: Arc::new(CodeTables::default()),
-                effort: if options.effort.with_gradients() { Effort::THOROUGH } else { Effort::FULL },
+                effort: match options.effort {
+                    SearchEffort::Normal => Effort::FULL,
+                    SearchEffort::High | SearchEffort::Max => Effort::THOROUGH,
+                },
                 source: source.path(),
                 progress: session.progress,
                 cancel: session.cancel,

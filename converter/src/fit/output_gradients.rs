@@ -25,21 +25,25 @@ const SEED: u64 = 1;
 const DAMPING: f64 = 0.2;
 /// Most tokens that are used: more gain little.
 const MOST_TOKENS: usize = 32768;
-/// Fewest tokens, whatever memory they take.
+/// Fewest of them, whatever memory they take, and all that a search of normal effort takes.
 const LEAST_TOKENS: usize = 8192;
 /// What may enter all layers of all tokens, in bytes.
 const KEPT_BYTES: usize = 2 << 30;
 
 /// Tokens of a text of `tokens` whose gradients are taken.
-pub(crate) fn gradient_tokens(source: &dyn WeightSource, tokens: usize) -> usize {
+pub(crate) fn gradient_tokens(source: &dyn WeightSource, effort: SearchEffort, tokens: usize) -> usize {
+    if effort == SearchEffort::Normal {
+        // A token takes as long as four that matrices are fitted to.
+        return LEAST_TOKENS.min(tokens / 2);
+    }
     let config = source.config();
     let of_token = 4 * config.stream_width() * config.layers as usize;
     tokens.min((KEPT_BYTES / of_token.max(1)).clamp(LEAST_TOKENS, MOST_TOKENS))
 }
 
-/// Whether a conversion of this effort uses gradients of this model.
-pub(crate) fn uses_gradients(source: &dyn WeightSource, effort: SearchEffort) -> bool {
-    effort.with_gradients() && check_gradients(source).is_ok()
+/// Whether a conversion uses gradients of this model.
+pub(crate) fn uses_gradients(source: &dyn WeightSource) -> bool {
+    check_gradients(source).is_ok()
 }
 
 /// Outputs of each matrix of layer `layer` that has a moment.
@@ -66,8 +70,7 @@ pub(super) struct OutputGradients {
 }
 
 impl OutputGradients {
-    /// Measures what `journal` has not. Nothing where the effort does not ask for it, or the model has no gradients, which a
-    /// warning says.
+    /// Measures what `journal` has not. Nothing where the model has no gradients, which a warning says where more effort was asked for.
     ///
     /// # Errors
     /// When the model is damaged, the journal cannot be written, memory runs out, or the user interrupts.
@@ -77,12 +80,10 @@ impl OutputGradients {
         effort: SearchEffort,
         session: &Session<'_>,
     ) -> Result<Option<OutputGradients>> {
-        if !effort.with_gradients() {
-            return Ok(None);
-        }
         match check_gradients(source) {
             Ok(()) => {}
             Err(GradientError::Runtime(error)) => return Err(error.into()),
+            Err(_) if effort == SearchEffort::Normal => return Ok(None),
             Err(error) => {
                 session.progress.warn(&format!(
                     "--effort {}: {error}: matrices are fitted to their inputs alone",
@@ -91,7 +92,7 @@ impl OutputGradients {
                 return Ok(None);
             }
         }
-        let sequences = sequences(source, session.tokens);
+        let sequences = sequences(source, effort, session.tokens);
         // A text of one token predicts nothing.
         if sequences.is_empty() {
             return Ok(None);
@@ -141,10 +142,10 @@ impl OutputGradients {
 }
 
 /// Sequences of the text, evenly spread over it.
-fn sequences<'a>(source: &dyn WeightSource, tokens: &'a [u32]) -> Vec<&'a [u32]> {
+fn sequences<'a>(source: &dyn WeightSource, effort: SearchEffort, tokens: &'a [u32]) -> Vec<&'a [u32]> {
     let length = LayerRunner::chunk_of(source.config());
     let all: Vec<&[u32]> = tokens.chunks(length).filter(|sequence| sequence.len() > 1).collect();
-    let wanted = gradient_tokens(source, tokens.len()).div_ceil(length).min(all.len());
+    let wanted = gradient_tokens(source, effort, tokens.len()).div_ceil(length).min(all.len());
     (0..wanted).map(|i| all[i * all.len() / wanted]).collect()
 }
 

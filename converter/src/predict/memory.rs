@@ -113,7 +113,7 @@ pub(super) fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &Conve
     let hidden = 4 * tokens * config.stream_width() as u64;
     let ends: u64 = of_model().map(|t| stored(t) + encoded(t)).sum();
     let mut streams = ends + one_layer + 2 * hidden + COPIES_OF_MOMENTS * moments;
-    if tokens > 0 && uses_gradients(source, options.effort) {
+    if tokens > 0 && uses_gradients(source) {
         let squares =
             |layer| moment_rows(source, layer).map(|rows| rows.saturating_mul(rows)).collect::<Vec<u64>>();
         let of_layers: Vec<Vec<u64>> = (0..config.layers).map(squares).collect();
@@ -124,7 +124,7 @@ pub(super) fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &Conve
             + 4 * of_model().map(values).sum::<u64>()
             + 4 * layer(&values)
             + 4 * layer_squares
-            + gradient_bytes(source, tokens);
+            + gradient_bytes(source, options.effort, tokens);
         streams += layer_squares + FACTOR_BYTES * most_square + 4 * most_values;
         streams = streams.max(backwards);
     }
@@ -155,12 +155,12 @@ pub(super) fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &Conve
 }
 
 /// What enters all layers, twice what leaves the last one, and what a sequence leaves between the parts of a layer.
-fn gradient_bytes(source: &dyn WeightSource, tokens: u64) -> u64 {
+fn gradient_bytes(source: &dyn WeightSource, effort: SearchEffort, tokens: u64) -> u64 {
     let config = source.config();
     let sequence = LayerRunner::chunk_of(config) as u64;
     let rows = source.tensors().iter().filter(|t| t.id.layer == Some(0) && t.id.kind.is_matrix());
     let between: u64 = rows.map(|info| (info.rows + info.cols) as u64).sum();
-    let kept = gradient_tokens(source, tokens as usize) as u64
+    let kept = gradient_tokens(source, effort, tokens as usize) as u64
         * config.stream_width() as u64
         * (u64::from(config.layers) + 2);
     let logits = COPIES_OF_LOGITS * GRADIENT_LOGITS.min(sequence * u64::from(config.vocab));

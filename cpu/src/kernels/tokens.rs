@@ -75,7 +75,11 @@ impl<const T: usize> Tokens<T> {
     /// # Safety
     /// As for [`Tokens::add_sums`].
     #[inline(always)]
-    pub(super) unsafe fn start_signed<I: PanelIsa, const QUANT: u8>(&self, group: usize, t: usize) -> I::Ints {
+    pub(super) unsafe fn start_signed<I: PanelIsa, const QUANT: u8>(
+        &self,
+        group: usize,
+        t: usize,
+    ) -> I::Ints {
         let offset = const { Form::<QUANT>::code_offset(I::OFFSET) };
         // SAFETY: the caller's promises.
         unsafe {
