@@ -2,7 +2,6 @@
 //!
 //! Errors of a row do as much as its token is frequent, and of words the frequency falls with the rank (Zipf). So the quarter of all
 //! rows that comes most often is worth a bit more than the rest, a quarter of these another one, and a quarter of those a third.
-//! Between two types of most rows lies a form with twice as many rows in each of the larger types.
 
 use qsf_format::QuantType;
 use qsf_format::panels::PANEL_ROWS;
@@ -14,9 +13,6 @@ const LADDER: [QuantType; 6] =
     [QuantType::X2, QuantType::X3, QuantType::X4, QuantType::N5, QuantType::Q6, QuantType::Q8];
 /// Part of the rows that is in each of the larger types, or in one that is larger still.
 const SHARES: [usize; 3] = [64, 16, 4];
-/// That of the forms between, which only the types of small files have: each form costs a run of the model.
-const LARGER_SHARES: [usize; 3] = [32, 8, 2];
-const WITH_LARGER_SHARES: [QuantType; 3] = [QuantType::X2, QuantType::X3, QuantType::X4];
 /// Fewer rows are not worth three more tensors.
 const LEAST_ROWS: usize = 64 * PANEL_ROWS;
 
@@ -26,18 +22,16 @@ pub(super) fn finer_forms(planned: &PlannedTensor, types: &[TensorType]) -> Vec<
     if rows < LEAST_ROWS {
         return Vec::new();
     }
-    let of_type = |ty: &TensorType, shares| {
-        let finer = FinerRows::new(&larger_types(ty.qsf()?, rows, shares))?;
+    let of_type = |ty: &TensorType| {
+        let finer = FinerRows::new(&larger_types(ty.qsf()?, rows))?;
         let suits = !finer.is_none() && finer.suits(planned.info.id.kind, rows);
         suits.then_some(StoredForm { finer, ..StoredForm::from(*ty) })
     };
-    let between = types.iter().filter(|ty| ty.qsf().is_some_and(|ty| WITH_LARGER_SHARES.contains(&ty)));
-    let forms = types.iter().filter_map(|ty| of_type(ty, &SHARES));
-    forms.chain(between.filter_map(|ty| of_type(ty, &LARGER_SHARES))).collect()
+    types.iter().filter_map(of_type).collect()
 }
 
 /// Types of the most frequent rows first, with how many rows each has.
-fn larger_types(ty: QuantType, rows: usize, shares: &[usize; 3]) -> Vec<(QuantType, u32)> {
+fn larger_types(ty: QuantType, rows: usize) -> Vec<(QuantType, u32)> {
     let place = |ty| LADDER.iter().position(|known| *known == ty);
     let first = match ty {
         // Nearly as large as `x3` and `x4`.
@@ -46,9 +40,9 @@ fn larger_types(ty: QuantType, rows: usize, shares: &[usize; 3]) -> Vec<(QuantTy
         ty => place(ty).map(|at| at + 1),
     };
     let larger = first.and_then(|first| LADDER.get(first..)).unwrap_or_default();
-    let larger = &larger[..larger.len().min(shares.len())];
+    let larger = &larger[..larger.len().min(SHARES.len())];
     let whole = |share: usize| (rows / share / PANEL_ROWS * PANEL_ROWS) as u32;
-    let shares = &shares[shares.len() - larger.len()..];
+    let shares = &SHARES[SHARES.len() - larger.len()..];
     let mut before = 0;
     let with_rows = |(ty, share): (&QuantType, &usize)| {
         let count = whole(*share) - before;
@@ -65,10 +59,9 @@ mod tests {
     #[test]
     fn each_quarter_of_the_frequent_rows_has_a_bit_more() {
         use QuantType::*;
-        assert_eq!(larger_types(N3, 32_000, &SHARES), [(Q6, 496), (N5, 1504), (X4, 6000)]);
-        assert_eq!(larger_types(X2, 32_000, &SHARES), [(N5, 496), (X4, 1504), (X3, 6000)]);
-        assert_eq!(larger_types(X2, 32_000, &LARGER_SHARES), [(N5, 992), (X4, 3008), (X3, 12_000)]);
-        assert_eq!(larger_types(N5, 32_000, &SHARES), [(Q8, 2000), (Q6, 6000)]);
-        assert_eq!(larger_types(Q8, 32_000, &SHARES), []);
+        assert_eq!(larger_types(N3, 32_000), [(Q6, 496), (N5, 1504), (X4, 6000)]);
+        assert_eq!(larger_types(X2, 32_000), [(N5, 496), (X4, 1504), (X3, 6000)]);
+        assert_eq!(larger_types(N5, 32_000), [(Q8, 2000), (Q6, 6000)]);
+        assert_eq!(larger_types(Q8, 32_000), []);
     }
 }

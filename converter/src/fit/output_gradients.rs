@@ -25,20 +25,23 @@ const SEED: u64 = 1;
 const DAMPING: f64 = 0.2;
 /// Most tokens that are used: more gain little.
 const MOST_TOKENS: usize = 32768;
-/// Fewest of them, whatever memory they take, and all that a search of normal effort takes.
+/// Fewest of them, whatever memory they take.
 const LEAST_TOKENS: usize = 8192;
 /// What may enter all layers of all tokens, in bytes.
 const KEPT_BYTES: usize = 2 << 30;
+/// Both at most for a search of normal effort.
+const NORMAL_TOKENS: usize = 8192;
+const NORMAL_KEPT_BYTES: usize = 1 << 30;
 
 /// Tokens of a text of `tokens` whose gradients are taken.
 pub(crate) fn gradient_tokens(source: &dyn WeightSource, effort: SearchEffort, tokens: usize) -> usize {
+    let config = source.config();
+    let of_token = (4 * config.stream_width() * config.layers as usize).max(1);
     if effort == SearchEffort::Normal {
         // A token takes as long as four that matrices are fitted to.
-        return LEAST_TOKENS.min(tokens / 2);
+        return (tokens / 2).min(NORMAL_KEPT_BYTES / of_token).min(NORMAL_TOKENS);
     }
-    let config = source.config();
-    let of_token = 4 * config.stream_width() * config.layers as usize;
-    tokens.min((KEPT_BYTES / of_token.max(1)).clamp(LEAST_TOKENS, MOST_TOKENS))
+    tokens.min((KEPT_BYTES / of_token).clamp(LEAST_TOKENS, MOST_TOKENS))
 }
 
 /// Whether a conversion uses gradients of this model.
