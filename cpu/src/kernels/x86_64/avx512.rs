@@ -19,7 +19,7 @@ static WITHOUT_LOW: [[u8; 64]; 3] = {
     let mut all = [[0; 64]; 3];
     let mut i = 0;
     while i < 3 * 64 {
-        all[i / 64][i % 64] = (i % 64 >> (i / 64)) as u8 & 15;
+        all[i / 64][i % 64] = ((i % 64) >> (i / 64)) as u8 & 15;
         i += 1;
     }
     all
