@@ -81,7 +81,7 @@ fn needed_on_disk(source: &dyn WeightSource, least: u64, options: &ConvertOption
         Some(text) => {
             let streams = 2 * 4 * text.tokens.len() as u64 * u64::from(source.config().hidden);
             let moments = |layer| moment_rows(source, layer).map(packed_bytes).sum::<u64>();
-            let gradients = match uses_gradients(source) {
+            let gradients = match uses_gradients(source, options.effort, text.tokens.len()) {
                 true => (0..source.config().layers).map(moments).sum(),
                 false => 0,
             };

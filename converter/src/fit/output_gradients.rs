@@ -32,21 +32,24 @@ const KEPT_BYTES: usize = 2 << 30;
 /// Both at most for a search of normal effort.
 const NORMAL_TOKENS: usize = 8192;
 const NORMAL_KEPT_BYTES: usize = 1 << 30;
+/// With fewer tokens than this a search of normal effort does without: moments of few say more of chance than of the model.
+const NORMAL_LEAST_TOKENS: usize = 2048;
 
-/// Tokens of a text of `tokens` whose gradients are taken.
+/// Tokens of a text of `tokens` whose gradients are taken, if the model has any.
 pub(crate) fn gradient_tokens(source: &dyn WeightSource, effort: SearchEffort, tokens: usize) -> usize {
     let config = source.config();
     let of_token = (4 * config.stream_width() * config.layers as usize).max(1);
     if effort == SearchEffort::Normal {
         // A token takes as long as four that matrices are fitted to.
-        return (tokens / 2).min(NORMAL_KEPT_BYTES / of_token).min(NORMAL_TOKENS);
+        let most = (tokens / 2).min(NORMAL_KEPT_BYTES / of_token).min(NORMAL_TOKENS);
+        return if most < NORMAL_LEAST_TOKENS { 0 } else { most };
     }
     tokens.min((KEPT_BYTES / of_token).clamp(LEAST_TOKENS, MOST_TOKENS))
 }
 
-/// Whether a conversion uses gradients of this model.
-pub(crate) fn uses_gradients(source: &dyn WeightSource) -> bool {
-    check_gradients(source).is_ok()
+/// Whether a conversion along a text of `tokens` uses gradients of this model.
+pub(crate) fn uses_gradients(source: &dyn WeightSource, effort: SearchEffort, tokens: usize) -> bool {
+    gradient_tokens(source, effort, tokens) > 0 && check_gradients(source).is_ok()
 }
 
 /// Outputs of each matrix of layer `layer` that has a moment.
@@ -96,7 +99,7 @@ impl OutputGradients {
             }
         }
         let sequences = sequences(source, effort, session.tokens);
-        // A text of one token predicts nothing.
+        // A text of one token predicts nothing, and of a short one no gradients are wanted.
         if sequences.is_empty() {
             return Ok(None);
         }

@@ -113,7 +113,7 @@ pub(super) fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &Conve
     let hidden = 4 * tokens * config.stream_width() as u64;
     let ends: u64 = of_model().map(|t| stored(t) + encoded(t)).sum();
     let mut streams = ends + one_layer + 2 * hidden + COPIES_OF_MOMENTS * moments;
-    if tokens > 0 && uses_gradients(source) {
+    if uses_gradients(source, options.effort, tokens as usize) {
         let squares =
             |layer| moment_rows(source, layer).map(|rows| rows.saturating_mul(rows)).collect::<Vec<u64>>();
         let of_layers: Vec<Vec<u64>> = (0..config.layers).map(squares).collect();

@@ -51,7 +51,7 @@ pub(super) fn seconds_of_conversion(
         // Both streams through every layer, the quantized one twice, and moments of it and across the two.
         let passes = 2.0 * measured + forward + if source.config().tied_head { forward } else { 0.0 };
         seconds += layers * chunks * passes;
-        if uses_gradients(source) {
+        if uses_gradients(source, options.effort, session.tokens.len()) {
             let part = gradient_tokens(source, options.effort, session.tokens.len()) as f64
                 / session.tokens.len() as f64;
             seconds += layers * chunks * part * GRADIENT_PASSES * forward;
