@@ -30,7 +30,7 @@ const LEAST_TOKENS: usize = 8192;
 /// What may enter all layers of all tokens, in bytes.
 const KEPT_BYTES: usize = 2 << 30;
 /// Both at most for a search of normal effort.
-const NORMAL_TOKENS: usize = 8192;
+const NORMAL_TOKENS: usize = 16384;
 const NORMAL_KEPT_BYTES: usize = 1 << 30;
 /// With fewer tokens than this a search of normal effort does without: moments of few say more of chance than of the model.
 const NORMAL_LEAST_TOKENS: usize = 2048;
