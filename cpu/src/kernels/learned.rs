@@ -245,8 +245,8 @@ impl<I: PanelIsa> Head<I> {
         }
     }
 
-    /// Levels of a trellis type of `BITS` bits a step by the newest and oldest bits of folded states: those from bit `NEWEST` of `newest` on, and so with
-    /// `OLDEST`.
+    /// Levels of a trellis type of `BITS` bits a step by the newest and oldest bits of folded states: those from bit `NEWEST` of
+    /// `newest` on, and so with `OLDEST`.
     ///
     /// # Safety
     /// As for [`Head::scales`].

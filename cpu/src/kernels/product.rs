@@ -147,7 +147,7 @@ unsafe fn add_group<I: PanelIsa, const QUANT: u8>(
     // SAFETY: the caller's promises.
     unsafe {
         if Form::<QUANT>::IS_SIGNED {
-            let mut sum = I::no_ints();
+            let mut sum = tokens.start_signed::<I, QUANT>(group, 0);
             each_quad!(i => {
                 let mut u = quad::<I, QUANT>(words, n, QUADS * g + i);
                 if const { I::OFFSET != 0 } {
@@ -155,7 +155,7 @@ unsafe fn add_group<I: PanelIsa, const QUANT: u8>(
                 }
                 sum = I::dot_signed(sum, u, tokens.quad(group, i, 0));
             });
-            tokens.add_signed::<I, QUANT>([sum], group, a, acc);
+            tokens.add_sums::<I>([sum], group, a, acc);
         } else {
             let mut dots = I::no_dots();
             each_quad!(i => {

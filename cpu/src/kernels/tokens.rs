@@ -90,32 +90,6 @@ impl<const T: usize> Tokens<T> {
         }
     }
 
-    /// Adds sums that [`PanelIsa::dot_signed`] has made for the type with the id `QUANT`.
-    ///
-    /// # Safety
-    /// As for [`Tokens::add_sums`].
-    #[inline(always)]
-    #[expect(clippy::needless_range_loop, reason = "one index for the tokens of several arrays")]
-    pub(super) unsafe fn add_signed<I: PanelIsa, const QUANT: u8>(
-        &self,
-        mut sums: [I::Ints; T],
-        group: usize,
-        a: I::Floats,
-        acc: &mut [I::Floats; T],
-    ) {
-        let offset = const { Form::<QUANT>::code_offset(I::OFFSET) };
-        // SAFETY: the caller's promises.
-        unsafe {
-            if offset != 0 {
-                let code_sums = self.code_sums.add(group * self.count);
-                for t in 0..T {
-                    sums[t] = I::subtract(sums[t], offset * *code_sums.add(t));
-                }
-            }
-            self.add_sums::<I>(sums, group, a, acc);
-        }
-    }
-
     /// Adds what offsets `b` of weights give, where the type with the id `QUANT` has any.
     ///
     /// # Safety

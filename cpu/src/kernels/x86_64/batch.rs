@@ -271,13 +271,16 @@ unsafe fn add_group<I: PanelIsa, const QUANT: u8, const T: usize>(
         let end = opaque(codes.add(QUADS));
         if Form::<QUANT>::IS_SIGNED {
             let mut sums = [I::no_ints(); T];
+            for t in 0..T {
+                sums[t] = tokens.start_signed::<I, QUANT>(group, t);
+            }
             while codes != end {
                 for t in 0..T {
                     sums[t] = I::dot_signed(sums[t], *codes, tokens.quad(group, quad, t));
                 }
                 (codes, quad) = (codes.add(1), quad + 1);
             }
-            tokens.add_signed::<I, QUANT>(sums, group, *a, acc);
+            tokens.add_sums::<I>(sums, group, *a, acc);
         } else {
             let mut dots = [I::no_dots(); T];
             while codes != end {
