@@ -6,9 +6,9 @@
 //! `--dry-run`").
 
 /// What part of the sum of damages the divergence was at least.
-const LEAST: f64 = 0.58;
+const LEAST: f64 = 0.53;
 /// And at most, with a text of any length.
-const MOST: f64 = 0.85;
+const MOST: f64 = 0.9;
 /// And besides, for each column of the widest matrix and token of the text.
 const FITTED_TO_CHANCE: f64 = 2.0;
 
@@ -38,26 +38,37 @@ mod tests {
 
     #[test]
     fn the_files_that_were_measured_are_within_their_bounds() {
-        // Damage, columns of the widest matrix, tokens, and the divergence on other texts.
-        for (damage, columns, tokens, measured) in FILES {
+        for File { damage, columns, tokens, measured } in FILES {
             let found = DivergenceEstimate::of(damage, columns, tokens);
-            for measured in measured {
+            for &measured in measured {
                 assert!(found.low <= measured && measured <= found.high, "{found:?} for {measured}");
             }
             assert!(found.mean > found.low && found.mean < found.high, "{found:?}");
         }
     }
 
-    const FILES: [(f64, usize, usize, [f64; 2]); 10] = [
-        (0.48954, 384, 8192, [0.37816, 0.41433]),
-        (0.24007, 384, 8192, [0.15976, 0.18315]),
-        (0.0534, 384, 8192, [0.03819, 0.04122]),
-        (0.5459, 384, 8192, [0.34112, 0.37352]),
-        (0.12914, 384, 8192, [0.07862, 0.08523]),
-        (0.52946, 384, 8192, [0.31272, 0.35614]),
-        (0.04221, 1536, 8192, [0.04092, 0.04203]),
-        (0.06058, 1536, 131_072, [0.03651, 0.04454]),
-        (0.16387, 1536, 131_072, [0.09783, 0.12415]),
-        (0.01273, 1536, 131_072, [0.00798, 0.00956]),
+    struct File {
+        damage: f64,
+        /// Of the widest matrix.
+        columns: usize,
+        tokens: usize,
+        /// The divergence on other texts.
+        measured: &'static [f64],
+    }
+
+    const fn file(damage: f64, columns: usize, tokens: usize, measured: &'static [f64]) -> File {
+        File { damage, columns, tokens, measured }
+    }
+
+    const FILES: [File; 9] = [
+        file(0.48954, 384, 8192, &[0.38330, 0.47192]),
+        file(0.24007, 384, 8192, &[0.16161, 0.20146]),
+        file(0.0534, 384, 8192, &[0.03816, 0.04680]),
+        file(0.52946, 384, 8192, &[0.32203, 0.39145]),
+        file(0.12914, 384, 8192, &[0.07988, 0.09671]),
+        file(0.04221, 1536, 8192, &[0.02994, 0.03819]),
+        file(0.01273, 1536, 131_072, &[0.00731, 0.00995]),
+        file(0.06058, 1536, 131_072, &[0.03452]),
+        file(0.16387, 1536, 131_072, &[0.09253]),
     ];
 }
