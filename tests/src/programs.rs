@@ -229,7 +229,18 @@ fn built_binaries() -> PathBuf {
         "debug" => "dev",
         other => other,
     };
-    let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    // Cargo tells tests of their package so. The build of ring asks for these, and would begin anew with other ones: that takes
+    // most of the programs with it, here and in the next build.
+    for (name, _) in std::env::vars_os() {
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+        {
+            cargo.env_remove(name);
+        }
+    }
+    let built = cargo
         .args(["build", "--workspace", "--bins", "--quiet", "--profile", profile])
         .arg("--target-dir")
         .arg(dir.parent().unwrap())

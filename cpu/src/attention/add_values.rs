@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::super::lanes::Lanes;
-use super::super::vector::Vector;
+use super::super::vector::{Vector, VectorWork};
 use super::room::StepRoom;
 use super::source::{InPlace, Source};
 use super::tile::{Ahead, ROW_LANES, add_products, by_rows, rows_at_once};
@@ -26,49 +26,55 @@ pub(super) fn add_values_of_step<V: Vector>(
     match in_place {
         Some(InPlace::Halves(stored)) => {
             let values = Step { positions: &step, stored, ahead };
-            add_values_of_rows::<V>(within, rows, values, weights, parts);
+            V::apart(AddValues { within, rows, values, weights, parts });
         }
         Some(InPlace::Bytes(stored)) => {
             let values = Step { positions: &step, stored, ahead };
-            add_values_of_rows::<V>(within, rows, values, weights, parts);
+            V::apart(AddValues { within, rows, values, weights, parts });
         }
         None => {
             let values = Step { positions: &step, stored: kv.values::<V>(seen, &mut room.values), ahead };
-            add_values_of_rows::<V>(within, rows, values, weights, parts);
+            V::apart(AddValues { within, rows, values, weights, parts });
         }
     }
 }
 
 /// [`add_values_of_step`] with values in some form.
-#[inline(always)]
-fn add_values_of_rows<V: Vector>(
-    within: Within<'_>,
+struct AddValues<'a, S> {
+    within: Within<'a>,
     rows: Range<usize>,
-    values: Step<'_, impl Source>,
-    weights: &[Lanes],
-    parts: &mut [Lanes],
-) {
-    add_uncommon::<V>(
-        within,
-        &rows,
-        values,
-        |seen, common| seen.start..seen.end.min(common.start),
-        weights,
-        parts,
-    );
-    let mut row = rows.start;
-    while row < rows.end {
-        let common = common(within, row, rows_at_once::<V>(rows.end - row), values.positions);
-        row += by_rows!(rows.end - row, add_rows::<V>(within, row, values, common.clone(), weights, parts));
+    values: Step<'a, S>,
+    weights: &'a [Lanes],
+    parts: &'a mut [Lanes],
+}
+
+impl<S: Source> VectorWork for AddValues<'_, S> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let AddValues { within, rows, values, weights, parts } = self;
+        add_uncommon::<V>(
+            within,
+            &rows,
+            values,
+            |seen, common| seen.start..seen.end.min(common.start),
+            weights,
+            parts,
+        );
+        let mut row = rows.start;
+        while row < rows.end {
+            let common = common(within, row, rows_at_once::<V>(rows.end - row), values.positions);
+            row +=
+                by_rows!(rows.end - row, add_rows::<V>(within, row, values, common.clone(), weights, parts));
+        }
+        add_uncommon::<V>(
+            within,
+            &rows,
+            values,
+            |seen, common| seen.start.max(common.end)..seen.end,
+            weights,
+            parts,
+        );
     }
-    add_uncommon::<V>(
-        within,
-        &rows,
-        values,
-        |seen, common| seen.start.max(common.end)..seen.end,
-        weights,
-        parts,
-    );
 }
 
 /// What all of `count` rows see of a step.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::super::lanes::{LANES, Lanes};
-use super::super::vector::Vector;
+use super::super::vector::{Vector, VectorWork};
 use super::codes::GROUP;
 use super::key_codes::{KeyCodes, QueryGroup};
 use super::packed::Packed;
@@ -36,38 +36,61 @@ pub(super) fn score_chunk<V: Vector>(
             Packed::Floats(packed) => match queries.kv.halves_of_keys(&seen) {
                 Some(halves) if within.in_place::<V>(&rows) => {
                     let keys = Step { positions: &step, stored: halves, ahead };
-                    score_rows::<V>(within, rows.clone(), keys, packed, scores);
+                    V::apart(ScoreRows { within, rows: rows.clone(), keys, packed, scores: &mut *scores });
                 }
                 _ => {
                     let stored = queries.kv.keys::<V>(seen, &mut room.keys);
                     let keys = Step { positions: &step, stored, ahead };
-                    score_rows::<V>(within, rows.clone(), keys, packed, scores);
+                    V::apart(ScoreRows { within, rows: rows.clone(), keys, packed, scores: &mut *scores });
                 }
             },
             Packed::Groups(packed) => {
                 if let Some(stored) = queries.kv.key_codes(&seen) {
                     let keys = Step { positions: &step, stored, ahead };
-                    let mut row = rows.start;
-                    while row < rows.end {
-                        row += by_rows!(rows.end - row, score_codes::<V>(within, row, keys, packed, scores));
-                    }
+                    V::apart(ScoreCodes { within, rows: rows.clone(), keys, packed, scores: &mut *scores });
                 }
             }
         }
     }
 }
 
-#[inline(always)]
-fn score_rows<V: Vector>(
-    within: Within<'_>,
+/// Scores of rows with keys as floats.
+struct ScoreRows<'a, S> {
+    within: Within<'a>,
     rows: Range<usize>,
-    keys: Step<'_, impl Source>,
-    packed: &[Lanes],
-    scores: &mut [Lanes],
-) {
-    let mut row = rows.start;
-    while row < rows.end {
-        row += by_rows!(rows.end - row, score::<V>(within, row, keys, packed, scores));
+    keys: Step<'a, S>,
+    packed: &'a [Lanes],
+    scores: &'a mut [Lanes],
+}
+
+impl<S: Source> VectorWork for ScoreRows<'_, S> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let ScoreRows { within, rows, keys, packed, scores } = self;
+        let mut row = rows.start;
+        while row < rows.end {
+            row += by_rows!(rows.end - row, score::<V>(within, row, keys, packed, scores));
+        }
+    }
+}
+
+/// Scores of rows with keys in codes.
+struct ScoreCodes<'a> {
+    within: Within<'a>,
+    rows: Range<usize>,
+    keys: Step<'a, KeyCodes<'a>>,
+    packed: &'a [QueryGroup],
+    scores: &'a mut [Lanes],
+}
+
+impl VectorWork for ScoreCodes<'_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let ScoreCodes { within, rows, keys, packed, scores } = self;
+        let mut row = rows.start;
+        while row < rows.end {
+            row += by_rows!(rows.end - row, score_codes::<V>(within, row, keys, packed, scores));
+        }
     }
 }
 

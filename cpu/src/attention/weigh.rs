@@ -62,19 +62,33 @@ impl Weighing<'_> {
             let seen = queries.seen(row);
             let chunks = seen.start / CHUNK..seen.end.div_ceil(CHUNK);
             let of_row = |chunk: usize| (chunk - first_chunk) * count + row;
-            let sink = queries.sink(row);
-            let top =
-                chunks.clone().fold(sink.unwrap_or(f32::MIN), |top, chunk| top.max(states[of_row(chunk)][0]));
-            let weight = |score: f32| exp_of_small(V::splat(score - top)).to_lanes()[0];
-            let part = |chunk: usize| weight(states[of_row(chunk)][0]);
-            let of_chunks = chunks.clone().map(|chunk| states[of_row(chunk)][1] * part(chunk));
-            let total = of_chunks.sum::<f32>() + sink.map_or(0.0, weight);
+            let (sink, mut top) = (queries.sink(row), f32::MIN);
+            if let Some(sink) = sink {
+                top = sink;
+            }
+            for chunk in chunks.clone() {
+                top = top.max(states[of_row(chunk)][0]);
+            }
+            // No iterators, whose closures are compiled apart, and without the vectors.
+            let mut total = 0.0;
+            for chunk in chunks.clone() {
+                let state = &mut states[of_row(chunk)];
+                state[0] = weight::<V>(state[0] - top);
+                total += state[1] * state[0];
+            }
+            total += if let Some(sink) = sink { weight::<V>(sink - top) } else { 0.0 };
             for chunk in chunks {
                 let start = chunk * CHUNK;
                 let (first, end) = (seen.start.max(start), seen.end.min(start + CHUNK));
                 let weights = scores[of_row(chunk) * ROW_LANES..][..ROW_LANES].as_flattened();
-                give(row, first, &weights[first - start..end - start], part(chunk) / total);
+                give(row, first, &weights[first - start..end - start], states[of_row(chunk)][0] / total);
             }
         }
     }
+}
+
+/// `e^score`, of a score that is not above 0.
+#[inline(always)]
+fn weight<V: Vector>(score: f32) -> f32 {
+    exp_of_small(V::splat(score)).to_lanes()[0]
 }

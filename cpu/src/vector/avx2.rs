@@ -242,4 +242,18 @@ impl Vector for Pair {
             _mm_cvtss_f32(_mm_add_ss(v2, _mm_movehdup_ps(v2)))
         }
     }
+
+    #[inline(always)]
+    fn apart(work: impl VectorWork) {
+        // SAFETY: the type is only used where these are.
+        unsafe { apart(work) }
+    }
+}
+
+/// # Safety
+/// The processor must have AVX2, FMA and F16C.
+#[inline(never)]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn apart(work: impl VectorWork) {
+    work.run::<Pair>();
 }

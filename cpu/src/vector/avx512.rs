@@ -190,4 +190,18 @@ impl Vector for Whole {
             _mm_cvtss_f32(_mm_add_ss(v2, _mm_movehdup_ps(v2)))
         }
     }
+
+    #[inline(always)]
+    fn apart(work: impl VectorWork) {
+        // SAFETY: the type is only used where these are.
+        unsafe { apart(work) }
+    }
+}
+
+/// # Safety
+/// The processor must have what [`run_avx512`](crate::isa::run_avx512) asks for.
+#[inline(never)]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+unsafe fn apart(work: impl VectorWork) {
+    work.run::<Whole>();
 }

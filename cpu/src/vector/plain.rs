@@ -1,13 +1,15 @@
-//! An array as a vector: what every processor runs, and what the others must equal to the bit.
+//! An array as a vector: what every processor runs, and what the others must equal to the bit. Plain loops over places, as iterators
+//! over arrays become sixteen times the code.
 
-use super::operations::Vector;
+use super::operations::{Vector, VectorWork};
 use crate::float16::f16_to_f32;
 use crate::lanes::{self, LANES, Lanes};
 use crate::power_of_two;
 
 impl Vector for Lanes {
     const MANY: bool = false;
-    type Mask = [bool; LANES];
+    /// All bits of a lane or none, so that the compiler finds vectors for it.
+    type Mask = [u32; LANES];
     type Wholes = [i32; LANES];
     type Pairs = [[i16; 2]; LANES];
 
@@ -34,8 +36,8 @@ impl Vector for Lanes {
     #[inline(always)]
     fn pairs_from_bytes(bytes: &[u8; 2 * LANES]) -> Self::Pairs {
         let mut pairs = [[0; 2]; LANES];
-        for (pair, bytes) in pairs.iter_mut().zip(bytes.as_chunks::<2>().0) {
-            *pair = bytes.map(i16::from);
+        for i in 0..LANES {
+            pairs[i] = [i16::from(bytes[2 * i]), i16::from(bytes[2 * i + 1])];
         }
         pairs
     }
@@ -77,75 +79,81 @@ impl Vector for Lanes {
 
     #[inline(always)]
     fn add(mut self, other: Self) -> Self {
-        for (a, b) in self.iter_mut().zip(other) {
-            *a += b;
+        for i in 0..LANES {
+            self[i] += other[i];
         }
         self
     }
 
     #[inline(always)]
     fn sub(mut self, other: Self) -> Self {
-        for (a, b) in self.iter_mut().zip(other) {
-            *a -= b;
+        for i in 0..LANES {
+            self[i] -= other[i];
         }
         self
     }
 
     #[inline(always)]
     fn mul(mut self, other: Self) -> Self {
-        for (a, b) in self.iter_mut().zip(other) {
-            *a *= b;
+        for i in 0..LANES {
+            self[i] *= other[i];
         }
         self
     }
 
     #[inline(always)]
     fn div(mut self, other: Self) -> Self {
-        for (a, b) in self.iter_mut().zip(other) {
-            *a /= b;
+        for i in 0..LANES {
+            self[i] /= other[i];
         }
         self
     }
 
     #[inline(always)]
     fn larger(self, other: Self) -> Self::Mask {
-        let mut mask = [false; LANES];
+        let mut mask = [0; LANES];
         for i in 0..LANES {
-            mask[i] = self[i] > other[i];
+            mask[i] = if self[i] > other[i] { u32::MAX } else { 0 };
         }
         mask
     }
 
     #[inline(always)]
     fn bits(mask: Self::Mask) -> u32 {
-        (0..LANES).map(|lane| u32::from(mask[lane]) << lane).sum()
+        let mut bits = 0;
+        for i in 0..LANES {
+            bits |= (mask[i] & 1) << i;
+        }
+        bits
     }
 
     #[inline(always)]
     fn choose(mask: Self::Mask, yes: Self, mut no: Self) -> Self {
         for i in 0..LANES {
-            no[i] = if mask[i] { yes[i] } else { no[i] };
+            no[i] = f32::from_bits((yes[i].to_bits() & mask[i]) | (no[i].to_bits() & !mask[i]));
         }
         no
     }
 
     #[inline(always)]
     fn or_larger(mut self, other: Self) -> Self {
-        for (a, b) in self.iter_mut().zip(other) {
-            *a = if b > *a { b } else { *a };
+        for i in 0..LANES {
+            self[i] = if other[i] > self[i] { other[i] } else { self[i] };
         }
         self
     }
 
     #[inline(always)]
     fn times_power_of_two(mut self, n: Self) -> Self {
-        for (a, n) in self.iter_mut().zip(n) {
-            *a = power_of_two::times_power_of_two(*a, n);
+        for i in 0..LANES {
+            self[i] = power_of_two::times_power_of_two(self[i], n[i]);
         }
         self
     }
 
-    #[inline(always)]
+    // Where there is no instruction for it, this is sixteen calls; no copies of these, then.
+    #[cfg_attr(target_arch = "x86_64", inline(never))]
+    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
     fn fma(mut self, a: Self, b: Self) -> Self {
         lanes::mul_add(&mut self, &a, &b);
         self
@@ -154,5 +162,10 @@ impl Vector for Lanes {
     #[inline(always)]
     fn sum(self) -> f32 {
         lanes::sum(self)
+    }
+
+    #[inline(never)]
+    fn apart(work: impl VectorWork) {
+        work.run::<Lanes>();
     }
 }

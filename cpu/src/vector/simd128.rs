@@ -2,7 +2,7 @@
 
 use core::arch::wasm32::*;
 
-use super::operations::Vector;
+use super::operations::{Vector, VectorWork};
 use crate::float16::f16_to_f32;
 use crate::fused::fused;
 use crate::lanes::{LANES, Lanes};
@@ -181,5 +181,10 @@ impl Vector for Four {
         let v4 = f32x4_add(f32x4_add(self.0[0], self.0[2]), f32x4_add(self.0[1], self.0[3]));
         let v2 = f32x4_add(v4, i64x2_shuffle::<1, 1>(v4, v4));
         f32x4_extract_lane::<0>(v2) + f32x4_extract_lane::<1>(v2)
+    }
+
+    #[inline(never)]
+    fn apart(work: impl VectorWork) {
+        work.run::<Four>();
     }
 }

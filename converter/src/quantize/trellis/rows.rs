@@ -4,6 +4,7 @@ use qsf_format::{SumTables, TrellisState};
 use qsf_runtime::cpu::Isa;
 use qsf_runtime::cpu::lanes::{LANES, Lanes};
 use qsf_runtime::cpu::vector::{self, Vector, VectorWork};
+use rayon::prelude::*;
 
 use super::super::feedback::{Feedback, Ordered, column_of_step};
 use super::super::group::RowGroup;
@@ -55,20 +56,52 @@ impl<const BITS: usize> TrellisRows<'_, BITS> {
         let shared = Shared { rows: self, code, ordered, weights, used };
         let row_bytes = 2 + steps * BITS / 8;
         encode_groups(values, self.cols, row_bytes, |values, out| {
-            let mut result = Ok(());
-            vector::run(self.isa, OneGroup { shared: &shared, values, out, row_bytes, result: &mut result });
-            result
+            let coded = shared.code(values).ok_or(ScaleOverflow)?;
+            let rows = coded.codes.chunks_exact(steps).zip(coded.scales);
+            for ((codes, scale), out) in rows.zip(out.chunks_exact_mut(row_bytes)) {
+                let (head, body) = out.split_at_mut(2);
+                head.copy_from_slice(&half::f16::from_f32(scale).to_le_bytes());
+                pack_bits(BITS, codes, body);
+            }
+            Ok(())
         })
     }
 }
 
-/// The work on at most 16 rows.
-struct OneGroup<'a, const BITS: usize> {
+/// The search for the path of one row.
+struct OneRow<'a, 'b, const BITS: usize> {
     shared: &'a Shared<'a, BITS>,
-    values: &'a [f32],
-    out: &'a mut [u8],
-    row_bytes: usize,
-    result: &'a mut Result<(), ScaleOverflow>,
+    search: &'a mut Search<'b, BITS>,
+    originals: &'a [f32],
+    /// R.
+    scale: f32,
+    codes: &'a mut [u8],
+    values: &'a mut [f32],
+    loss: &'a mut f64,
+}
+
+impl<const BITS: usize> VectorWork for OneRow<'_, '_, BITS> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let Shared { rows, ordered, weights, used, .. } = self.shared;
+        let row = Steps { originals: self.originals, weights, ordered: *ordered, used };
+        *self.loss =
+            self.search.run::<V>(&row, self.scale * ROW_UNIT, rows.survivors, self.codes, self.values);
+    }
+}
+
+/// Better row scales for at most 16 rows.
+struct Refit<'a, const BITS: usize> {
+    shared: &'a Shared<'a, BITS>,
+    group: &'a mut RowGroup,
+    scales: &'a mut Lanes,
+}
+
+impl<const BITS: usize> VectorWork for Refit<'_, BITS> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        self.shared.refit::<V>(self.group, self.scales);
+    }
 }
 
 /// What is stored of at most 16 rows.
@@ -79,28 +112,10 @@ struct Coded {
     codes: Vec<u8>,
 }
 
-impl<const BITS: usize> VectorWork for OneGroup<'_, BITS> {
-    #[inline(always)]
-    fn run<V: Vector>(self) {
-        let Some(coded) = self.shared.code::<V>(self.values) else {
-            *self.result = Err(ScaleOverflow);
-            return;
-        };
-        let steps = self.shared.weights.len();
-        let rows = coded.codes.chunks_exact(steps).zip(coded.scales);
-        for ((codes, scale), out) in rows.zip(self.out.chunks_exact_mut(self.row_bytes)) {
-            let (head, body) = out.split_at_mut(2);
-            head.copy_from_slice(&half::f16::from_f32(scale).to_le_bytes());
-            pack_bits(BITS, codes, body);
-        }
-    }
-}
-
 impl<const BITS: usize> Shared<'_, BITS> {
-    /// `None` when a row scale leaves binary16.
-    #[inline(always)]
-    fn code<V: Vector>(&self, values: &[f32]) -> Option<Coded> {
-        let (cols, steps) = (self.rows.cols, self.weights.len());
+    /// At most 16 rows, each searched on any thread. `None` when a row scale leaves binary16.
+    fn code(&self, values: &[f32]) -> Option<Coded> {
+        let (cols, steps, isa) = (self.rows.cols, self.weights.len(), self.rows.isa);
         let rows = values.len() / cols;
         let mut ordered = vec![0.0; rows * steps];
         for (row, out) in values.chunks_exact(cols).zip(ordered.chunks_exact_mut(steps)) {
@@ -108,26 +123,31 @@ impl<const BITS: usize> Shared<'_, BITS> {
                 *out = row.get(column_of_step(step)).copied().unwrap_or(0.0);
             }
         }
-        let mut group = RowGroup::new(steps, STRIP, &ordered);
-        let mut coded = vec![0; rows * steps];
         let mut scales = [0.0; LANES];
-        let mut search = Search::new(&self.code, steps);
-        let mut found = vec![0.0; steps];
-        for (lane, originals) in ordered.chunks_exact(steps).enumerate() {
-            let row = Steps { originals, weights: &self.weights, ordered: self.ordered, used: &self.used };
-            scales[lane] = round_to_f16(self.plain_scale(originals) * self.rows.scale);
-            if !scales[lane].is_finite() {
+        for (scale, originals) in scales.iter_mut().zip(ordered.chunks_exact(steps)) {
+            *scale = round_to_f16(self.plain_scale(originals) * self.rows.scale);
+            if !scale.is_finite() {
                 return None;
             }
-            let (scale, most) = (scales[lane] * ROW_UNIT, self.rows.survivors);
-            let codes = &mut coded[lane * steps..(lane + 1) * steps];
-            search.run::<V>(&row, scale, most, codes, &mut found);
-            for (out, value) in group.values.iter_mut().zip(&found) {
+        }
+        let (mut codes, mut found) = (vec![0; rows * steps], vec![0.0; rows * steps]);
+        let each = codes.par_chunks_exact_mut(steps).zip(found.par_chunks_exact_mut(steps));
+        let each = each.zip(ordered.par_chunks_exact(steps)).zip(&scales[..rows]);
+        each.for_each_init(
+            || Search::new(&self.code, steps),
+            |search, (((codes, values), originals), &scale)| {
+                let work = OneRow { shared: self, search, originals, scale, codes, values, loss: &mut 0.0 };
+                vector::run(isa, work);
+            },
+        );
+        let mut group = RowGroup::new(steps, STRIP, &ordered);
+        for (lane, found) in found.chunks_exact(steps).enumerate() {
+            for (out, value) in group.values.iter_mut().zip(found) {
                 out[lane] = *value;
             }
         }
-        self.refit::<V>(&mut group, &mut scales);
-        Some(Coded { scales, codes: coded })
+        vector::run(isa, Refit { shared: self, group: &mut group, scales: &mut scales });
+        Some(Coded { scales, codes })
     }
 
     /// The row scale at which levels and weights have the same mean square.
@@ -214,29 +234,6 @@ mod tests {
 
     use super::*;
 
-    /// The search for one row: its loss, and the values that it was computed with.
-    struct OneSearch<'a, const BITS: usize> {
-        shared: &'a Shared<'a, BITS>,
-        originals: &'a [f32],
-        scale: f32,
-        found: &'a mut (f64, Vec<u8>, Vec<f32>),
-    }
-
-    impl<const BITS: usize> VectorWork for OneSearch<'_, BITS> {
-        fn run<V: Vector>(self) {
-            let shared = self.shared;
-            let steps = Steps {
-                originals: self.originals,
-                weights: &shared.weights,
-                ordered: shared.ordered,
-                used: &shared.used,
-            };
-            let (loss, codes, values) = self.found;
-            let mut search = Search::new(&shared.code, self.originals.len());
-            *loss = search.run::<V>(&steps, self.scale * ROW_UNIT, shared.rows.survivors, codes, values);
-        }
-    }
-
     fn the_loss_is_that_of_a_reader<const BITS: usize>(quant: QuantType) {
         let Encoding::Trellis { state, .. } = quant.encoding() else { panic!("{quant}") };
         let sums = BUILT_IN.sums(quant).unwrap();
@@ -266,10 +263,17 @@ mod tests {
                 weights: ordered.pivots.clone(),
                 used: (0..steps).map(|step| column_of_step(step) < cols).collect(),
             };
-            let mut found = (0.0, vec![0; steps], vec![0.0; steps]);
-            let work = OneSearch { shared: &shared, originals: &originals, scale: 2.0, found: &mut found };
+            let (mut loss, mut codes, mut values) = (0.0, vec![0; steps], vec![0.0; steps]);
+            let work = OneRow {
+                shared: &shared,
+                search: &mut Search::new(&shared.code, steps),
+                originals: &originals,
+                scale: 2.0,
+                codes: &mut codes,
+                values: &mut values,
+                loss: &mut loss,
+            };
             vector::run(Isa::best(), work);
-            let (loss, codes, values) = found;
 
             let mut bytes = vec![0; 2 + steps * BITS / 8];
             bytes[..2].copy_from_slice(&half::f16::from_f32(2.0).to_le_bytes());

@@ -78,12 +78,11 @@ impl VectorWork for OneGroup<'_> {
         let mut group = RowGroup::new(rows.cols, STRIP, self.values);
         let ordered = rows.feedback.map(Feedback::natural);
         let weights = ordered.map_or(self.weights, |ordered| &ordered.pivots[..]);
-        let units: Vec<Lanes> = group
-            .originals
-            .chunks(SUPER)
-            .zip(weights.chunks(SUPER))
-            .map(|(values, weights)| choose_unit::<V>(self.points, values, weights))
-            .collect();
+        // No iterator that maps: its closure is compiled apart, and without the vectors.
+        let mut units: Vec<Lanes> = Vec::with_capacity(rows.cols.div_ceil(SUPER));
+        for (values, weights) in group.originals.chunks(SUPER).zip(weights.chunks(SUPER)) {
+            units.push(choose_unit::<V>(self.points, values, weights));
+        }
         if !units.as_flattened().iter().all(|unit| unit.is_finite()) {
             *self.result = Err(ScaleOverflow);
             return;

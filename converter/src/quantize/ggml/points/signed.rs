@@ -136,7 +136,10 @@ impl Points<'_> {
         }
         if even {
             let in_second = V::choose(in_second, V::splat(1.0), zero).to_lanes();
-            let (odd, flips) = (odd.to_lanes(), flips.map(V::to_lanes));
+            let (odd, mut lanes) = (odd.to_lanes(), [ZEROS; WIDTH]);
+            for (lanes, flips) in lanes.iter_mut().zip(flips) {
+                *lanes = flips.to_lanes();
+            }
             for lane in (0..LANES).filter(|lane| odd[*lane] == 1.0) {
                 let columns = match (whole, in_second[lane] == 1.0) {
                     (true, _) => 0..WIDTH,
@@ -145,7 +148,7 @@ impl Points<'_> {
                 };
                 let (mut least, mut turned) = (f32::INFINITY, columns.start);
                 for k in columns {
-                    let cost = flips[k][lane] * levels[k][lane].abs();
+                    let cost = lanes[k][lane] * levels[k][lane].abs();
                     if cost < least {
                         (least, turned) = (cost, k);
                     }
