@@ -230,15 +230,13 @@ fn built_binaries() -> PathBuf {
         other => other,
     };
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    // Cargo tells tests of their package so. The build of ring asks for these, and would begin anew with other ones: that takes
-    // most of the programs with it, here and in the next build.
-    for (name, _) in std::env::vars_os() {
-        if name
-            .to_str()
-            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
-        {
-            cargo.env_remove(name);
-        }
+    // With these Cargo tells tests of their package. The build script of ring asks for them, and what depends on it, the programs too,
+    // would be built anew here, and again by whoever builds next.
+    let of_package = |name: &str| {
+        name == "OUT_DIR" || name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+    };
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(of_package)) {
+        cargo.env_remove(name);
     }
     let built = cargo
         .args(["build", "--workspace", "--bins", "--quiet", "--profile", profile])
