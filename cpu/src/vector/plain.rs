@@ -121,8 +121,8 @@ impl Vector for Lanes {
     #[inline(always)]
     fn bits(mask: Self::Mask) -> u32 {
         let mut bits = 0;
-        for i in 0..LANES {
-            bits |= (mask[i] & 1) << i;
+        for (i, lane) in mask.iter().enumerate() {
+            bits |= (lane & 1) << i;
         }
         bits
     }
@@ -151,9 +151,21 @@ impl Vector for Lanes {
         self
     }
 
-    // Where there is no instruction for it, this is sixteen calls; no copies of these, then.
-    #[cfg_attr(target_arch = "x86_64", inline(never))]
-    #[cfg_attr(not(target_arch = "x86_64"), inline(always))]
+    // Where not every processor has an instruction for it, one function, that asks for it.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(never)]
+    fn fma(mut self, a: Self, b: Self) -> Self {
+        if is_x86_feature_detected!("fma") {
+            // SAFETY: as has just been asked.
+            unsafe { fuse(&mut self, &a, &b) };
+        } else {
+            lanes::mul_add(&mut self, &a, &b);
+        }
+        self
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    #[inline(always)]
     fn fma(mut self, a: Self, b: Self) -> Self {
         lanes::mul_add(&mut self, &a, &b);
         self
@@ -168,4 +180,14 @@ impl Vector for Lanes {
     fn apart(work: impl VectorWork) {
         work.run::<Lanes>();
     }
+}
+
+/// [`lanes::mul_add`], which rounds once with the instruction and without.
+///
+/// # Safety
+/// The processor must have FMA.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "fma")]
+unsafe fn fuse(acc: &mut Lanes, a: &Lanes, b: &Lanes) {
+    lanes::mul_add(acc, a, b);
 }
