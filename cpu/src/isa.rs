@@ -13,7 +13,7 @@ pub(super) enum Level {
     /// SSSE3 and SSE4.1.
     #[cfg(target_arch = "x86_64")]
     Sse,
-    /// AVX2, FMA and F16C.
+    /// AVX2, FMA and F16C, with POPCNT, BMI1 and BMI2, which no processor with AVX2 lacks.
     #[cfg(target_arch = "x86_64")]
     Avx2,
     /// AVX2, FMA, F16C and AVX-VNNI.
@@ -78,7 +78,10 @@ impl Isa {
         {
             let avx2 = is_x86_feature_detected!("avx2")
                 && is_x86_feature_detected!("fma")
-                && is_x86_feature_detected!("f16c");
+                && is_x86_feature_detected!("f16c")
+                && is_x86_feature_detected!("popcnt")
+                && is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("bmi2");
             let avx512 = is_x86_feature_detected!("avx512f")
                 && is_x86_feature_detected!("avx512bw")
                 && is_x86_feature_detected!("avx512dq")
@@ -254,17 +257,17 @@ impl fmt::Debug for Isa {
 }
 
 /// # Safety
-/// The processor must have AVX2, FMA and F16C.
+/// The processor must have AVX2, FMA, F16C, POPCNT, BMI1 and BMI2.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma,f16c")]
+#[target_feature(enable = "avx2,fma,f16c,popcnt,bmi1,bmi2")]
 pub(super) unsafe fn run_avx2<W: Vectorized>(work: W) -> W::Output {
     work.run()
 }
 
 /// # Safety
-/// The processor must have AVX-512 F, BW, DQ, VL and VNNI, AVX2, FMA and F16C.
+/// The processor must have AVX-512 F, BW, DQ, VL and VNNI, AVX2, FMA, F16C, POPCNT, BMI1 and BMI2.
 #[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c,popcnt,bmi1,bmi2")]
 pub(super) unsafe fn run_avx512<W: Vectorized>(work: W) -> W::Output {
     work.run()
 }

@@ -103,6 +103,20 @@ impl Vector for Pair {
     }
 
     #[inline(always)]
+    fn lookup_of_four(table: &[f32; 4], bytes: &[u8; 16], shift: u32) -> Self {
+        // SAFETY: the type is only used where AVX2 is; both loads are arrays. Only the low 2 bits of a place count.
+        unsafe {
+            let bytes = _mm_loadu_si128(bytes.as_ptr().cast());
+            let shift = _mm_cvtsi32_si128(shift as i32);
+            let table = _mm256_broadcast_ps(&_mm_loadu_ps(table.as_ptr()));
+            let values = |bytes: __m128i| {
+                _mm256_permutevar_ps(table, _mm256_srl_epi32(_mm256_cvtepu8_epi32(bytes), shift))
+            };
+            Pair(values(bytes), values(_mm_unpackhi_epi64(bytes, bytes)))
+        }
+    }
+
+    #[inline(always)]
     fn pairs_from_bytes(bytes: &[u8; 32]) -> Self::Pairs {
         let bytes = bytes.as_ptr().cast::<__m128i>();
         // SAFETY: the type is only used where AVX2 is; both loads are inside the array.
@@ -221,6 +235,13 @@ impl Vector for Pair {
     }
 
     #[inline(always)]
+    fn or_smaller(self, other: Self) -> Self {
+        // The second where one is NaN.
+        // SAFETY: the type is only used where AVX2 is.
+        unsafe { Pair(_mm256_min_ps(other.0, self.0), _mm256_min_ps(other.1, self.1)) }
+    }
+
+    #[inline(always)]
     fn times_power_of_two(self, n: Self) -> Self {
         // SAFETY: the type is only used where AVX2 is.
         unsafe { Pair(times_power_of_two(self.0, n.0), times_power_of_two(self.1, n.1)) }
@@ -251,9 +272,9 @@ impl Vector for Pair {
 }
 
 /// # Safety
-/// The processor must have AVX2, FMA and F16C.
+/// The processor must have AVX2, FMA, F16C, POPCNT, BMI1 and BMI2.
 #[inline(never)]
-#[target_feature(enable = "avx2,fma,f16c")]
+#[target_feature(enable = "avx2,fma,f16c,popcnt,bmi1,bmi2")]
 unsafe fn apart(work: impl VectorWork) {
     work.run::<Pair>();
 }

@@ -68,6 +68,17 @@ impl Vector for Whole {
     }
 
     #[inline(always)]
+    fn lookup_of_four(table: &[f32; 4], bytes: &[u8; 16], shift: u32) -> Self {
+        // SAFETY: the type is only used where AVX-512 is; both loads are arrays. Only the low 2 bits of a place count.
+        unsafe {
+            let places = _mm512_cvtepu8_epi32(_mm_loadu_si128(bytes.as_ptr().cast()));
+            let places = _mm512_srl_epi32(places, _mm_cvtsi32_si128(shift as i32));
+            let table = _mm512_broadcast_f32x4(_mm_loadu_ps(table.as_ptr()));
+            Whole(_mm512_permutevar_ps(table, places))
+        }
+    }
+
+    #[inline(always)]
     fn pairs_from_bytes(bytes: &[u8; 32]) -> __m512i {
         // SAFETY: the type is only used where AVX-512 BW and AVX2 are; the load is the array.
         unsafe { _mm512_cvtepu8_epi16(_mm256_loadu_si256(bytes.as_ptr().cast())) }
@@ -168,6 +179,13 @@ impl Vector for Whole {
     }
 
     #[inline(always)]
+    fn or_smaller(self, other: Self) -> Self {
+        // The second where one is NaN.
+        // SAFETY: the type is only used where AVX-512 is.
+        Whole(unsafe { _mm512_min_ps(other.0, self.0) })
+    }
+
+    #[inline(always)]
     fn times_power_of_two(self, n: Self) -> Self {
         // SAFETY: the type is only used where AVX-512 is.
         Whole(unsafe { _mm512_scalef_ps(self.0, n.0) })
@@ -201,7 +219,7 @@ impl Vector for Whole {
 /// # Safety
 /// The processor must have what [`run_avx512`](crate::isa::run_avx512) asks for.
 #[inline(never)]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c,popcnt,bmi1,bmi2")]
 unsafe fn apart(work: impl VectorWork) {
     work.run::<Whole>();
 }

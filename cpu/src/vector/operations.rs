@@ -31,6 +31,15 @@ pub trait Vector: Copy {
         }
         Self::from_lanes(&lanes)
     }
+    /// `table[(bytes[i] >> shift) & 3]`, for lane i.
+    #[inline(always)]
+    fn lookup_of_four(table: &[f32; 4], bytes: &[u8; LANES], shift: u32) -> Self {
+        let mut lanes = [0.0; LANES];
+        for i in 0..LANES {
+            lanes[i] = table[usize::from(bytes[i] >> shift & 3)];
+        }
+        Self::from_lanes(&lanes)
+    }
     /// `bytes[2 i]` and `bytes[2 i + 1]`, for lane i.
     fn pairs_from_bytes(bytes: &[u8; 2 * LANES]) -> Self::Pairs;
     /// Lane i has two codes of `bits` bits, 8 together at most: `bytes[i] >> shift`, and what is `bits` above it.
@@ -63,6 +72,8 @@ pub trait Vector: Copy {
     fn choose(mask: Self::Mask, yes: Self, no: Self) -> Self;
     /// `other` where it is larger, else, also where that is NaN, `self`.
     fn or_larger(self, other: Self) -> Self;
+    /// `other` where it is smaller, else, also where that is NaN, `self`.
+    fn or_smaller(self, other: Self) -> Self;
     /// `self * 2^n`, rounded once, for a `self` from 1/2 to 2 and integers n within +-200, or NaN.
     fn times_power_of_two(self, n: Self) -> Self;
     /// [`lanes::sum`].

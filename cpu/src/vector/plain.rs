@@ -144,6 +144,14 @@ impl Vector for Lanes {
     }
 
     #[inline(always)]
+    fn or_smaller(mut self, other: Self) -> Self {
+        for i in 0..LANES {
+            self[i] = if other[i] < self[i] { other[i] } else { self[i] };
+        }
+        self
+    }
+
+    #[inline(always)]
     fn times_power_of_two(mut self, n: Self) -> Self {
         for i in 0..LANES {
             self[i] = power_of_two::times_power_of_two(self[i], n[i]);

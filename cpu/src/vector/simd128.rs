@@ -160,6 +160,12 @@ impl Vector for Four {
     }
 
     #[inline(always)]
+    fn or_smaller(self, other: Self) -> Self {
+        // The first unless it is larger.
+        Four(each!(i => f32x4_pmin(self.0[i], other.0[i])))
+    }
+
+    #[inline(always)]
     fn times_power_of_two(self, n: Self) -> Self {
         // As `power_of_two` says.
         Four(each!(i => {

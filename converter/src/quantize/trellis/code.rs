@@ -12,7 +12,7 @@ pub(super) struct Code<const BITS: usize> {
     /// Levels by context and then by the new bits.
     levels: [f32; 256],
     /// The summand of the four newest bits, by the new bits and then by the upper part of the context.
-    pub newest: [[f32; 16]; 16],
+    pub newest: [[f32; 4]; 16],
     /// The summand of the four oldest bits, by the lower four bits of the context.
     pub oldest: [f32; 16],
 }
@@ -59,12 +59,13 @@ impl<const BITS: usize> Code<BITS> {
         last >> BITS | new << (16 - BITS)
     }
 
-    /// What later levels hang on, of the last 16 bits: survivors in which it is the same have the same future, but for their errors.
+    /// Where what later levels hang on begins in the last 16 bits: survivors in which it is the same have the same future, but for
+    /// their errors.
     #[inline(always)]
-    pub(super) const fn future(&self, last: u16) -> u16 {
+    pub(super) const fn future(&self) -> usize {
         match self.state {
-            TrellisState::Byte => last >> (8 + BITS),
-            TrellisState::TwoBytes => last >> BITS,
+            TrellisState::Byte => 8 + BITS,
+            TrellisState::TwoBytes => BITS,
         }
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! As in `survivors`, all of this runs for every step, in plain loops.
 
+use std::hint::select_unpredictable;
+
 use qsf_runtime::cpu::lanes::LANES;
 use qsf_runtime::cpu::vector::Vector;
 
@@ -11,8 +13,32 @@ use super::survivors::{Choice, MOST, Survivors};
 /// Futures of a path: bits that are left of 16 when the next step has at least 2.
 const FUTURES: usize = 1 << 14;
 
-/// Paths whose limits are compared at once.
-const WORD: usize = 64;
+/// Most bits that a step adds, as a number of different ones.
+const MOST_BRANCHES: usize = 16;
+
+/// Bits of a place among the survivors and one behind them.
+const PLACE_BITS: u32 = (MOST + 1).next_power_of_two().ilog2();
+
+/// Most paths that can go on.
+const PATHS: usize = MOST_BRANCHES * MOST;
+
+/// Which bits of a byte are set, the lowest first, and then anything.
+const SET_BITS: [[u8; 8]; 256] = {
+    let mut table = [[0; 8]; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut count, mut bit) = (0, 0);
+        while bit < 8 {
+            if byte >> bit & 1 == 1 {
+                table[byte][count] = bit as u8;
+                count += 1;
+            }
+            bit += 1;
+        }
+        byte += 1;
+    }
+    table
+};
 
 /// The number of survivors may be off by its part of this: finding a limit that fits takes time.
 const SLACK: usize = 8;
@@ -30,15 +56,39 @@ pub(super) struct Cut {
     /// Costs by the new bits, and then by the survivor that they follow.
     paths: Vec<[f32; MOST]>,
     /// A bit for each path that is cheap enough.
-    cheap: Vec<[u64; MOST / WORD]>,
-    /// Those, by their numbers.
+    cheap: Vec<[u16; MOST / LANES]>,
+    /// Those, with room for what [`SET_BITS`] says too much.
     listed: Vec<u16>,
-    /// By the future of a path: the step in which such a path was chosen, above 16 bits that are its place among the survivors.
-    seen: Vec<u32>,
-    /// Number of the step, from 1.
-    step: u32,
-    /// Costs of the chosen ones.
-    pub costs: [f32; MOST],
+    /// Those of them that are cheaper than all of the same future; behind the last that may survive one that does not count.
+    chosen: [Path; MOST + 1],
+    /// By the future of a path: the step in which such a path was chosen, above the bits that are its place among the survivors.
+    seen: Vec<u16>,
+    /// Number of the step, from 1 to the largest that fits into `seen`.
+    step: u16,
+}
+
+/// A path and its cost. A cost is no less than 0, so that paths are in the order of their costs, and then of their choices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Path(u64);
+
+impl Path {
+    /// Costs more than any.
+    const NONE: Path = Path(u64::MAX);
+
+    #[inline(always)]
+    fn new(choice: Choice, cost: f32) -> Path {
+        Path(u64::from(cost.to_bits()) << 16 | u64::from(choice.0))
+    }
+
+    #[inline(always)]
+    pub(super) const fn choice(self) -> Choice {
+        Choice(self.0 as u16)
+    }
+
+    #[inline(always)]
+    pub(super) const fn cost(self) -> f32 {
+        f32::from_bits((self.0 >> 16) as u32)
+    }
 }
 
 /// The costs of the paths of one step.
@@ -69,12 +119,12 @@ impl Cut {
         Cut {
             aim: 1,
             gap: 0.0,
-            paths: vec![[0.0; MOST]; 16],
-            cheap: vec![[0; MOST / WORD]; 16],
-            listed: vec![0; 16 * MOST + 8],
+            paths: vec![[0.0; MOST]; MOST_BRANCHES],
+            cheap: vec![[0; MOST / LANES]; MOST_BRANCHES],
+            listed: vec![0; PATHS + 8],
+            chosen: [Path(0); MOST + 1],
             seen: vec![0; FUTURES],
             step: 0,
-            costs: [0.0; MOST],
         }
     }
 
@@ -83,65 +133,63 @@ impl Cut {
         (self.aim, self.gap) = (aim.clamp(1, MOST), 0.0);
     }
 
-    /// The cheapest paths that go on from `before`: their number, with what they chose in `choices`. Of those with the same future, it is
-    /// the cheapest one.
+    /// The cheapest paths that go on from `before`, with their costs. Of those with the same future, it is the cheapest one.
     #[inline(always)]
     pub(super) fn choose<V: Vector, const BITS: usize>(
         &mut self,
         before: &Survivors,
         aim: Aim,
         code: &Code<BITS>,
-        choices: &mut [Choice; MOST],
-    ) -> usize {
+    ) -> &[Path] {
         let costs = self.go_on::<V, BITS>(before, aim, code);
         self.limit::<V>(&costs);
         self.step += 1;
-        if self.step > 0xffff {
+        if self.step > u16::MAX >> PLACE_BITS {
             self.seen.fill(0);
             self.step = 1;
         }
-        let cheap = self.list(costs.branches);
-        let mut chosen = 0;
-        for &number in &self.listed[..cheap] {
-            let (parent, new) = (number % MOST as u16, number / MOST as u16);
-            let cost = self.paths[usize::from(new % 16)][usize::from(parent)];
-            let last = Code::<BITS>::after(before.last[usize::from(parent)], new);
-            let seen = &mut self.seen[usize::from(code.future(last)) % FUTURES];
-            let mut place = chosen;
-            if *seen >> 16 == self.step {
-                place = (*seen & 0xffff) as usize;
-                if cost >= self.costs[place] {
-                    continue;
-                }
-            } else if chosen == MOST {
-                continue;
-            } else {
-                *seen = self.step << 16 | chosen as u32;
-                chosen += 1;
-            }
-            (choices[place % MOST], self.costs[place % MOST]) = (Choice { parent, new }, cost);
+        let cheap = self.list(&costs);
+        let (step, listed, chosen) = (self.step, &self.listed[..cheap], &mut self.chosen);
+        let (Some(paths), Some(seen)) =
+            (self.paths.as_flattened().first_chunk::<PATHS>(), self.seen.first_chunk_mut::<FUTURES>())
+        else {
+            return &[];
+        };
+        let future = code.future();
+        let mut count = 0;
+        // Without branches: whether a future was seen is what no processor can guess.
+        for &number in listed {
+            let choice = Choice(number);
+            let path = Path::new(choice, paths[usize::from(number) % PATHS]);
+            let last = Code::<BITS>::after(before.last[choice.parent()], choice.bits());
+            let seen = &mut seen[usize::from(last >> future) % FUTURES];
+            let fresh = *seen >> PLACE_BITS != step;
+            let place = select_unpredictable(fresh, count, usize::from(*seen % (1 << PLACE_BITS))).min(MOST);
+            *seen = step << PLACE_BITS | place as u16;
+            let other = select_unpredictable(fresh, Path::NONE.0, chosen[place].0);
+            chosen[place].0 = select_unpredictable(path.0 < other, path.0, other);
+            count += usize::from(fresh);
         }
-        chosen
+        &chosen[..count.min(MOST)]
     }
 
-    /// Lists the marked paths: the survivor that each follows, plus `MOST` times its new bits. Returns their number.
+    /// Lists the marked paths as [`Choice`]s. Returns their number.
     #[inline(always)]
-    fn list(&mut self, branches: usize) -> usize {
+    fn list(&mut self, costs: &Costs) -> usize {
+        let parts = costs.survivors.div_ceil(LANES);
         let mut count = 0;
-        for (new, words) in self.cheap[..branches].iter().enumerate() {
-            for (word, &cheap) in words.iter().enumerate() {
-                let base = (new * MOST + word * WORD) as u16;
-                let (mut left, end) = (cheap, count + cheap.count_ones() as usize);
-                // Eight at a time, so that the loop seldom ends where nobody expects it. What is too many is overwritten.
-                while count < end {
+        for (new, marks) in self.cheap[..costs.branches].iter().enumerate() {
+            for (part, marks) in marks.iter().enumerate().take(parts) {
+                for half in 0..2 {
+                    let marks = (marks >> (8 * half)) as u8;
+                    let first = (new * MOST + part * LANES + 8 * half) as u16;
                     let Some(room) = self.listed[count..].first_chunk_mut::<8>() else { break };
-                    for out in room {
-                        *out = base + (left.trailing_zeros() as u16);
-                        left &= left.wrapping_sub(1);
+                    let places = &SET_BITS[usize::from(marks)];
+                    for i in 0..8 {
+                        room[i] = first + u16::from(places[i]);
                     }
-                    count += 8;
+                    count += marks.count_ones() as usize;
                 }
-                count = end;
             }
         }
         count
@@ -164,14 +212,13 @@ impl Cut {
             let (cost, target) = (V::from_lanes(costs), target.add(V::from_lanes(offsets)));
             let oldest = V::lookup(&code.oldest, contexts, 0);
             for new in 0..branches {
-                let newest = if BITS == 4 {
-                    V::splat(code.newest[new][0])
-                } else {
-                    V::lookup(&code.newest[new], contexts, 4)
+                let newest = match BITS {
+                    4 => V::splat(code.newest[new][0]),
+                    _ => V::lookup_of_four(&code.newest[new], contexts, 4),
                 };
                 let distance = target.sub(scale.mul(newest.add(oldest)));
                 let cost = cost.fma(distance.mul(weight), distance);
-                least = V::choose(least.larger(cost), cost, least);
+                least = least.or_smaller(cost);
                 if let Some(out) = self.paths[new].as_chunks_mut::<LANES>().0.get_mut(part) {
                     *out = cost.to_lanes();
                 }
@@ -188,19 +235,15 @@ impl Cut {
     /// Marks the paths that cost at most `limit` and returns their number.
     #[inline(always)]
     fn mark<V: Vector>(&mut self, costs: &Costs, limit: f32) -> usize {
-        let limit = V::splat(limit);
+        let (limit, parts) = (V::splat(limit), costs.survivors.div_ceil(LANES));
         let mut count = 0;
         for new in 0..costs.branches {
-            let parts = self.paths[new].as_chunks::<LANES>().0;
-            let mut words = [0; MOST / WORD];
-            for (part, paths) in parts.iter().enumerate().take(costs.survivors.div_ceil(LANES)) {
-                let cheap = !V::bits(V::from_lanes(paths).larger(limit)) & 0xffff;
-                words[part * LANES / WORD] |= u64::from(cheap) << (part * LANES % WORD);
+            let paths = self.paths[new].as_chunks::<LANES>().0;
+            for (paths, marks) in paths.iter().zip(&mut self.cheap[new]).take(parts) {
+                let cheap = !V::bits(V::from_lanes(paths).larger(limit)) as u16;
+                *marks = cheap;
+                count += cheap.count_ones() as usize;
             }
-            for word in words {
-                count += word.count_ones() as usize;
-            }
-            self.cheap[new] = words;
         }
         count
     }

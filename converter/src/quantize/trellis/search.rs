@@ -116,12 +116,13 @@ impl<'a, const BITS: usize> Search<'a, BITS> {
         std::mem::swap(&mut self.survivors, &mut self.before);
         let (target, weight) = (self.targets[t], steps.weights[t]);
         let aim = Aim { target, weight, scale, used: steps.used[t] };
-        let choices = &mut self.choices[t % WINDOW];
-        let chosen = self.cut.choose::<V, BITS>(&self.before, aim, self.code, choices);
+        let chosen = self.cut.choose::<V, BITS>(&self.before, aim, self.code);
+        for (choice, path) in self.choices[t % WINDOW].iter_mut().zip(chosen) {
+            *choice = path.choice();
+        }
         let (code, values, ordered) = (self.code, &self.values, steps.ordered);
         let step = Step { code, values, original: steps.originals[t], number: t, ordered };
-        let costs = &self.cut.costs[..chosen];
-        self.survivors.come_from::<V, BITS>(&self.before, &choices[..chosen], costs, &step);
+        self.survivors.come_from::<V, BITS>(&self.before, chosen, &step);
         if t % LANES == LANES - 1 {
             std::mem::swap(&mut self.ends, &mut self.ends_before);
             self.survivors.end_group::<V>(t + 1, ordered, &self.ends_before, &mut self.ends);
@@ -142,9 +143,9 @@ impl<'a, const BITS: usize> Search<'a, BITS> {
         for i in (settled.start..=t).rev() {
             let choice = self.choices[i % WINDOW][at];
             if settled.contains(&i) {
-                codes[i] = choice.new as u8;
+                codes[i] = choice.bits() as u8;
             }
-            at = usize::from(choice.parent);
+            at = choice.parent();
         }
         for i in settled {
             values[i] = self.values[Code::<BITS>::place(self.code.context(*last), u16::from(codes[i]))];

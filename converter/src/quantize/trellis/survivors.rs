@@ -9,6 +9,7 @@ use qsf_runtime::cpu::vector::Vector;
 use super::super::feedback::Ordered;
 use super::super::strips::STRIP;
 use super::code::Code;
+use super::cut::Path;
 
 /// Most paths that can survive.
 pub(super) const MOST: usize = 512;
@@ -17,13 +18,22 @@ pub(super) const MOST: usize = 512;
 /// the error of Gaussian weights is 6 % larger (`x2`, `x3`), with 112 less than half a percent smaller.
 pub(super) const REACH: usize = 5;
 
-/// How a survivor came to be.
+/// How a survivor came to be: the survivor of the step before, plus [`MOST`] times the bits that the step added.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Choice {
+pub(super) struct Choice(pub u16);
+
+impl Choice {
     /// The survivor of the step before.
-    pub parent: u16,
+    #[inline(always)]
+    pub(super) const fn parent(self) -> usize {
+        self.0 as usize % MOST
+    }
+
     /// The bits that the step added.
-    pub new: u16,
+    #[inline(always)]
+    pub(super) const fn bits(self) -> u16 {
+        self.0 / MOST as u16
+    }
 }
 
 /// A register's worth of floats, where registers like it.
@@ -122,18 +132,16 @@ impl Survivors {
         best
     }
 
-    /// Those that `choices` names, who come from the survivors `before`, with these costs.
+    /// Those at the ends of `paths`, which go on from the survivors `before`.
     #[inline(always)]
     pub(super) fn come_from<V: Vector, const BITS: usize>(
         &mut self,
         before: &Survivors,
-        choices: &[Choice],
-        costs: &[f32],
+        paths: &[Path],
         step: &Step<'_, BITS>,
     ) {
-        self.len = choices.len();
-        self.costs[..choices.len()].copy_from_slice(costs);
-        self.costs[choices.len()..].fill(f32::INFINITY);
+        self.len = paths.len();
+        self.costs[paths.len()..].fill(f32::INFINITY);
         let lane = step.number % LANES;
         let next = (lane + 1) % LANES;
         let mut here = [0.0; LANES];
@@ -143,18 +151,21 @@ impl Survivors {
             let column = step.number - lane;
             V::load(&ordered.upper.strip(column / STRIP)[step.number][column % STRIP..])
         });
-        for (g, choice) in choices.iter().enumerate().take(MOST) {
-            let parent = usize::from(choice.parent);
-            let last = Code::<BITS>::after(before.last[parent], choice.new);
+        let row_next = row.map_or(0.0, |row| row.to_lanes()[next]);
+        for (g, path) in paths.iter().enumerate().take(MOST) {
+            let (parent, new) = (path.choice().parent(), path.choice().bits());
+            self.costs[g] = path.cost();
+            let last = Code::<BITS>::after(before.last[parent], new);
             self.last[g] = last;
             self.contexts[g] = step.code.context(last);
             self.origins[g] = before.origins[parent];
             if let Some(row) = row {
-                let value = step.values[Code::<BITS>::place(before.contexts[parent], choice.new)];
-                let error = V::splat(step.original - value);
+                let value = step.values[Code::<BITS>::place(before.contexts[parent], new)];
+                let step_error = step.original - value;
+                let error = V::splat(step_error);
                 let group = V::from_lanes(&before.group[parent].0).fma(error, row);
                 self.group[g].0 = V::choose(here, error, group).to_lanes();
-                self.offsets[g] = self.group[g].0[next];
+                self.offsets[g] = step_error.mul_add(row_next, before.group[parent].0[next]);
             }
         }
     }
