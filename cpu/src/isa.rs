@@ -13,7 +13,7 @@ pub(super) enum Level {
     /// SSSE3 and SSE4.1.
     #[cfg(target_arch = "x86_64")]
     Sse,
-    /// AVX2, FMA and F16C, with POPCNT, BMI1 and BMI2, which no processor with AVX2 lacks.
+    /// AVX2, FMA and F16C, with POPCNT, BMI1 and BMI2 beside them, as x86-64-v3 has them (System V ABI, AMD64, 3.1.1).
     #[cfg(target_arch = "x86_64")]
     Avx2,
     /// AVX2, FMA, F16C and AVX-VNNI.

@@ -54,7 +54,7 @@ pub(super) struct Cut {
     /// How much more than the least a path may cost, found in the last step.
     gap: f32,
     /// Costs by the new bits, and then by the survivor that they follow.
-    paths: Vec<[f32; MOST]>,
+    paths: Box<[[f32; MOST]; MOST_BRANCHES]>,
     /// A bit for each path that is cheap enough.
     cheap: Vec<[u16; MOST / LANES]>,
     /// Those, with room for what [`SET_BITS`] says too much.
@@ -62,13 +62,13 @@ pub(super) struct Cut {
     /// Those of them that are cheaper than all of the same future; behind the last that may survive one that does not count.
     chosen: [Path; MOST + 1],
     /// By the future of a path: the step in which such a path was chosen, above the bits that are its place among the survivors.
-    seen: Vec<u16>,
+    seen: Box<[u16; FUTURES]>,
     /// Number of the step, from 1 to the largest that fits into `seen`.
     step: u16,
 }
 
 /// A path and its cost. A cost is no less than 0, so that paths are in the order of their costs, and then of their choices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub(super) struct Path(u64);
 
 impl Path {
@@ -119,11 +119,11 @@ impl Cut {
         Cut {
             aim: 1,
             gap: 0.0,
-            paths: vec![[0.0; MOST]; MOST_BRANCHES],
+            paths: Box::new([[0.0; MOST]; MOST_BRANCHES]),
             cheap: vec![[0; MOST / LANES]; MOST_BRANCHES],
             listed: vec![0; PATHS + 8],
             chosen: [Path(0); MOST + 1],
-            seen: vec![0; FUTURES],
+            seen: Box::new([0; FUTURES]),
             step: 0,
         }
     }
@@ -150,11 +150,7 @@ impl Cut {
         }
         let cheap = self.list(&costs);
         let (step, listed, chosen) = (self.step, &self.listed[..cheap], &mut self.chosen);
-        let (Some(paths), Some(seen)) =
-            (self.paths.as_flattened().first_chunk::<PATHS>(), self.seen.first_chunk_mut::<FUTURES>())
-        else {
-            return &[];
-        };
+        let (paths, seen) = (self.paths.as_flattened(), &mut *self.seen);
         let future = code.future();
         let mut count = 0;
         // Without branches: whether a future was seen is what no processor can guess.
@@ -166,8 +162,8 @@ impl Cut {
             let fresh = *seen >> PLACE_BITS != step;
             let place = select_unpredictable(fresh, count, usize::from(*seen % (1 << PLACE_BITS))).min(MOST);
             *seen = step << PLACE_BITS | place as u16;
-            let other = select_unpredictable(fresh, Path::NONE.0, chosen[place].0);
-            chosen[place].0 = select_unpredictable(path.0 < other, path.0, other);
+            let other = select_unpredictable(fresh, Path::NONE, chosen[place]);
+            chosen[place] = select_unpredictable(path < other, path, other);
             count += usize::from(fresh);
         }
         &chosen[..count.min(MOST)]
