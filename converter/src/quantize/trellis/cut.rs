@@ -8,7 +8,8 @@ use qsf_runtime::cpu::lanes::LANES;
 use qsf_runtime::cpu::vector::Vector;
 
 use super::code::Code;
-use super::survivors::{Choice, MOST, Survivors};
+use super::path::{Choice, MOST, Path};
+use super::survivors::Survivors;
 
 /// Futures of a path: bits that are left of 16 when the next step has at least 2.
 const FUTURES: usize = 1 << 14;
@@ -67,30 +68,6 @@ pub(super) struct Cut {
     step: u16,
 }
 
-/// A path and its cost. A cost is no less than 0, so that paths are in the order of their costs, and then of their choices.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
-pub(super) struct Path(u64);
-
-impl Path {
-    /// Costs more than any.
-    const NONE: Path = Path(u64::MAX);
-
-    #[inline(always)]
-    fn new(choice: Choice, cost: f32) -> Path {
-        Path(u64::from(cost.to_bits()) << 16 | u64::from(choice.0))
-    }
-
-    #[inline(always)]
-    pub(super) const fn choice(self) -> Choice {
-        Choice(self.0 as u16)
-    }
-
-    #[inline(always)]
-    pub(super) const fn cost(self) -> f32 {
-        f32::from_bits((self.0 >> 16) as u32)
-    }
-}
-
 /// The costs of the paths of one step.
 struct Costs {
     /// Different new bits.
@@ -122,7 +99,7 @@ impl Cut {
             paths: Box::new([[0.0; MOST]; MOST_BRANCHES]),
             cheap: vec![[0; MOST / LANES]; MOST_BRANCHES],
             listed: vec![0; PATHS + 8],
-            chosen: [Path(0); MOST + 1],
+            chosen: [Path::NONE; MOST + 1],
             seen: Box::new([0; FUTURES]),
             step: 0,
         }

@@ -14,7 +14,8 @@ use super::super::feedback::Ordered;
 use super::super::strips::{STRIP, Strips};
 use super::code::Code;
 use super::cut::{Aim, Cut};
-use super::survivors::{Choice, GroupEnds, MOST, REACH, Step, Survivors};
+use super::path::{Choice, MOST};
+use super::survivors::{GroupEnds, REACH, Step, Survivors};
 
 /// Steps whose choices are remembered.
 const WINDOW: usize = REACH * LANES;

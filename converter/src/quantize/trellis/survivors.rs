@@ -9,32 +9,11 @@ use qsf_runtime::cpu::vector::Vector;
 use super::super::feedback::Ordered;
 use super::super::strips::STRIP;
 use super::code::Code;
-use super::cut::Path;
-
-/// Most paths that can survive.
-pub(super) const MOST: usize = 512;
+use super::path::{MOST, Path};
 
 /// Groups of 16 steps that the errors of a group reach before it is settled. A step is settled when at least 64 more are known: with 16,
 /// the error of Gaussian weights is 6 % larger (`x2`, `x3`), with 112 less than half a percent smaller.
 pub(super) const REACH: usize = 5;
-
-/// How a survivor came to be: the survivor of the step before, plus [`MOST`] times the bits that the step added.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Choice(pub u16);
-
-impl Choice {
-    /// The survivor of the step before.
-    #[inline(always)]
-    pub(super) const fn parent(self) -> usize {
-        self.0 as usize % MOST
-    }
-
-    /// The bits that the step added.
-    #[inline(always)]
-    pub(super) const fn bits(self) -> u16 {
-        self.0 / MOST as u16
-    }
-}
 
 /// A register's worth of floats, where registers like it.
 #[derive(Debug, Clone, Copy)]
