@@ -47,6 +47,7 @@ mod probe;
 mod row_stats;
 mod self_text;
 mod spread;
+mod stage;
 mod statistics;
 mod stats_file;
 mod stream;
@@ -64,11 +65,12 @@ pub use probe::{Probe, ProbeText};
 pub use row_stats::{MatrixSummary, RowStats, matrix_summaries, row_stats};
 pub use self_text::{SELF_SEED, SelfRound, SelfWriter};
 pub use spread::{set_aside, spread};
+pub use stage::Stage;
 pub use statistics::Statistics;
 pub use stats_file::{
     InputSummary, LayerSummary, MergedStats, StatsHeader, StatsReader, StatsWriter, TextMark,
 };
-pub use streams::{LayerQuantizer, Stage, Step, StreamOptions, run_streams};
+pub use streams::{LayerQuantizer, Step, run_streams};
 pub use text::{
     CalibrationText, Document, Renderer, TextPart, TextTokens, parse_line, tokenize, tokens_of_part,
 };

@@ -206,24 +206,30 @@ impl Vectorized for AddSquares<'_> {
     }
 }
 
-/// Sums of products of what an input is at full precision (rows, f) and in the quantized model (columns, q), of the same
-/// tokens.
+/// Sums of products of something (rows, f) with what an input is in the quantized model (columns, q), of the same tokens.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CrossMoment {
     tokens: u64,
+    rows: usize,
     cols: usize,
     products: Vec<f32>,
 }
 
 impl CrossMoment {
     /// Of no token.
-    pub(crate) fn new(cols: usize) -> Result<CrossMoment> {
-        Ok(CrossMoment { tokens: 0, cols, products: zeros(cols.saturating_mul(cols), "cross moments")? })
+    pub(crate) fn new(rows: usize, cols: usize) -> Result<CrossMoment> {
+        let products = zeros(rows.saturating_mul(cols), "cross moments")?;
+        Ok(CrossMoment { tokens: 0, rows, cols, products })
     }
 
     pub(crate) fn add(&mut self, cpu: &Cpu, tokens: usize, full: &ColumnPanels, quantized: &ColumnPanels) {
         self.tokens += tokens as u64;
         cpu.add_cross_moment(full, quantized, &mut self.products);
+    }
+
+    /// Values of f.
+    pub fn rows(&self) -> usize {
+        self.rows
     }
 
     /// Columns, n.
@@ -236,7 +242,7 @@ impl CrossMoment {
         self.tokens
     }
 
-    /// The mean of `f q^T`, n x n, in the memory that the sums had.
+    /// The mean of `f q^T`, rows x n, in the memory that the sums had.
     pub fn into_mean(mut self) -> Vec<f32> {
         let tokens = self.tokens.max(1) as f64;
         self.products.iter_mut().for_each(|sum| *sum = (f64::from(*sum) / tokens) as f32);

@@ -1,82 +1,34 @@
 //! Two streams in lock step: the model as it is, and the model as it is quantized, layer by layer. A matrix is fitted to the
 //! inputs that what is quantized before it leaves (as GPTQ does), and can be corrected for what they differ by from those at
-//! full precision (GPTAQ, arXiv 2504.02692).
+//! full precision (GPTAQ, arXiv 2504.02692), and for what the residual stream that it adds to lacks by then (as LoaQ does, arXiv
+//! 2509.06297).
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::ops::ControlFlow;
 
 use qsf_runtime::cpu::{ColumnPanels, Cpu};
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::source::WeightSource;
-use qsf_runtime::{InputObserver, LayerWeights, LinearInput, Result, RuntimeError};
+use qsf_runtime::{LayerWeights, LinearInput, Result, RuntimeError};
 
 use crate::collect::check_finite;
 use crate::layer_stats::LayerStats;
 use crate::moments::{CrossMoment, Detail};
+use crate::stage::{Both, Kept, Products, Stage, Watch};
 use crate::stream::{Blind, Collector, Stream};
-
-/// The inputs of a layer in the order in which they are made. Each depends on the matrices that read those before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Stage {
-    /// What query, key and value read.
-    Attention,
-    /// What the attention output reads, and of attention by way of latents what is made before that.
-    AttnOutput,
-    /// What gate and up, and router, read.
-    Ffn,
-    /// What down reads.
-    FfnDown,
-}
-
-impl Stage {
-    /// All, in order.
-    pub const ALL: [Stage; 4] = [Stage::Attention, Stage::AttnOutput, Stage::Ffn, Stage::FfnDown];
-
-    /// The stage of an input of a layer; `None` for the head.
-    pub const fn of(input: LinearInput) -> Option<Stage> {
-        match input {
-            LinearInput::Attention => Some(Stage::Attention),
-            LinearInput::AttnOutput
-            | LinearInput::MixerOutput
-            | LinearInput::MixerSelect
-            | LinearInput::MixerStep
-            | LinearInput::MixerGate
-            | LinearInput::QueryLatent
-            | LinearInput::KeyUp
-            | LinearInput::ValueUp
-            | LinearInput::LaurelUp => Some(Stage::AttnOutput),
-            LinearInput::Ffn | LinearInput::Experts | LinearInput::ExpertFfn(_) => Some(Stage::Ffn),
-            LinearInput::FfnDown
-            | LinearInput::ExpertDown(_)
-            | LinearInput::PerLayerGate
-            | LinearInput::PerLayerUp => Some(Stage::FfnDown),
-            LinearInput::Head => None,
-        }
-    }
-}
-
-/// What [`run_streams`] does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamOptions {
-    /// Whether a layer is quantized in four steps, one for each [`Stage`], so that every matrix sees what those before it in
-    /// the same layer leave; else in one, with what the original matrices of the layer make of the quantized stream. Four
-    /// steps take about twice the time of the forward passes, and memory for moments of one stage rather than of four.
-    pub by_stage: bool,
-    /// Whether the stream at full precision runs along, for [`Step::cross`].
-    pub cross: bool,
-}
 
 /// A step of quantizing: what the matrices that come next read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// The stages that it is about; of the head, none.
-    pub stages: &'static [Stage],
+    /// What it is about; of the head, nothing.
+    pub stage: Option<Stage>,
     /// Moments of the quantized stream.
     pub stats: LayerStats,
-    /// Means of `f q^T` of the same tokens, f at full precision; on request. Inputs of single experts have none, since the
-    /// two streams choose different experts; [`LinearInput::Ffn`] of their layer has.
+    /// Means of `f q^T` of the same tokens, f at full precision. Inputs of single experts have none, since the two streams choose
+    /// different experts; [`LinearInput::Ffn`] of their layer has.
     pub cross: BTreeMap<LinearInput, CrossMoment>,
+    /// Means of `d q^T`: d is what the matrix that reads q would have to give besides, to make the quantized residual stream
+    /// that it adds to the one at full precision. Of inputs that [`InputObserver::adds_to`] tells of.
+    pub residual: BTreeMap<LinearInput, CrossMoment>,
 }
 
 /// Makes the layers of the quantized stream.
@@ -124,33 +76,27 @@ pub trait LayerQuantizer {
 ///
 /// # Errors
 /// As [`collect`](crate::collect()), and those of `quantizer`.
-#[expect(clippy::too_many_arguments, reason = "two models, a text, and how to work; all are needed")]
 pub fn run_streams<Q: LayerQuantizer>(
     original: &dyn WeightSource,
     quantized: &dyn WeightSource,
     cpu: &Cpu,
     tokens: &[u32],
-    options: StreamOptions,
     quantizer: &mut Q,
     progress: &dyn Progress,
     cancel: &Cancel,
 ) -> Result<Step, Q::Error> {
-    let full = if options.cross { Some(Stream::new(original, cpu, tokens)?) } else { None };
     let mut streams = Streams {
-        full,
+        full: Stream::new(original, cpu, tokens)?,
         quantized: Stream::new(quantized, cpu, tokens)?,
         collector: Collector::new(cpu, Detail::Full),
         panels: ColumnPanels::new(),
         cancel,
         progress,
     };
-    let steps: &[&'static [Stage]] = if options.by_stage {
-        &[&[Stage::Attention], &[Stage::AttnOutput], &[Stage::Ffn], &[Stage::FfnDown]]
-    } else {
-        &[&Stage::ALL]
-    };
-    let layers = original.config().layers;
-    progress.begin("quantizing", tokens.len() as u64 * u64::from(layers) * (steps.len() as u64 + 1));
+    let config = original.config();
+    // Each stage counts once for a token, and going on does.
+    let passes = Stage::ALL.len() as u64 + 1;
+    progress.begin("quantizing", tokens.len() as u64 * u64::from(config.layers) * passes);
     let first = if streams.quantized.can_begin_late() { streams.restore(quantizer)? } else { 0 };
     for layer in 0..first {
         if quantizer.finished(layer)?.is_none() {
@@ -159,28 +105,36 @@ pub fn run_streams<Q: LayerQuantizer>(
                 RuntimeError::bad_input(original.path(), format!("layer {layer}"), expected, found).into()
             );
         }
-        progress.advance(tokens.len() as u64 * (steps.len() as u64 + 1));
+        progress.advance(tokens.len() as u64 * passes);
     }
-    for layer in first..layers {
-        let weights = LayerWeights::load(original, layer)?;
-        let experts = original.config().experts(layer).is_some();
-        let finished = match quantizer.finished(layer)? {
+    for layer in first..config.layers {
+        let halves = LayerWeights::load(original, layer)?.in_halves(config);
+        match quantizer.finished(layer)? {
             Some(finished) => {
-                streams.advance_full(layer, &weights)?;
-                progress.advance(tokens.len() as u64 * steps.len() as u64);
-                finished
+                for (half, finished) in halves.iter().zip(&finished.in_halves(config)) {
+                    streams.advance_full(layer, half)?;
+                    streams.advance_quantized(layer, finished)?;
+                }
+                progress.advance(tokens.len() as u64 * (passes - 1));
             }
             None => {
-                let mut so_far: Option<LayerWeights> = None;
-                for stages in steps {
-                    let current = so_far.as_ref().unwrap_or(&weights);
-                    let step = streams.measure(layer, [&weights, current], experts, stages)?;
-                    so_far = Some(quantizer.quantize(layer, step)?);
+                let experts = config.experts(layer).is_some();
+                let mut so_far: Option<Vec<LayerWeights>> = None;
+                for (i, stages) in Stage::ALL.chunks(Stage::ALL.len() / halves.len()).enumerate() {
+                    let half = &halves[i];
+                    for (&stage, behind) in stages.iter().zip((0..stages.len()).rev()) {
+                        let laurel = half.laurel.is_some();
+                        let watch = Watch { stage, goes_on: behind == 0, experts, laurel };
+                        let current = so_far.as_ref().map_or(half, |so_far| &so_far[i]);
+                        let step = streams.measure(layer, [half, current], watch)?;
+                        so_far = Some(quantizer.quantize(layer, step)?.in_halves(config));
+                    }
+                    let quantized = so_far.as_ref().map_or(half, |so_far| &so_far[i]);
+                    streams.advance_quantized(layer, quantized)?;
                 }
-                so_far.unwrap_or(weights)
             }
-        };
-        streams.advance_quantized(layer, &finished)?;
+        }
+        progress.advance(tokens.len() as u64);
         quantizer.keep(layer + 1, streams.all())?;
         original.release(Some(layer));
     }
@@ -191,10 +145,10 @@ pub fn run_streams<Q: LayerQuantizer>(
 
 /// The streams, at the same layer.
 struct Streams<'a> {
-    full: Option<Stream>,
+    full: Stream,
     quantized: Stream,
     collector: Collector,
-    /// Rows at full precision, in panels.
+    /// Rows that the quantized stream is multiplied with.
     panels: ColumnPanels,
     cancel: &'a Cancel,
     progress: &'a dyn Progress,
@@ -202,51 +156,49 @@ struct Streams<'a> {
 
 impl Streams<'_> {
     fn all(&self) -> [&[f32]; 2] {
-        [self.full.as_ref().map_or(&[], Stream::all), self.quantized.all()]
+        [self.full.all(), self.quantized.all()]
     }
 
     fn restore<Q: LayerQuantizer>(&mut self, quantizer: &mut Q) -> Result<u32, Q::Error> {
-        let full = self.full.as_mut().map_or(&mut [][..], Stream::all_mut);
-        quantizer.restore([full, self.quantized.all_mut()])
+        quantizer.restore([self.full.all_mut(), self.quantized.all_mut()])
     }
 
-    /// The moments of `stages` of a layer, which is one of the original weights for the stream at full precision, and another
-    /// for the quantized one. With the last stage, the stream at full precision goes on to the next layer.
-    fn measure(
-        &mut self,
-        layer: u32,
-        [original, current]: [&LayerWeights; 2],
-        experts: bool,
-        stages: &'static [Stage],
-    ) -> Result<Step> {
-        let until = stages.last().copied().unwrap_or(Stage::FfnDown);
-        let watch = Watch { stages, until, experts, laurel: original.laurel.is_some() };
-        let mut cross = BTreeMap::new();
+    /// The moments of a stage of a layer, or of a half of one, which is one of the original weights for the stream at full
+    /// precision, and another for the quantized one. With the last stage, the stream at full precision goes on.
+    fn measure(&mut self, layer: u32, [original, current]: [&LayerWeights; 2], watch: Watch) -> Result<Step> {
+        let (mut cross, mut residual) = (BTreeMap::new(), BTreeMap::new());
         for i in 0..self.quantized.chunks() {
             self.cancel.check()?;
-            let mut rows = Kept { watch, goes_on: until == Stage::FfnDown, rows: BTreeMap::new() };
-            match &mut self.full {
-                Some(full) if rows.goes_on => full.advance(i, layer, original, &mut rows)?,
-                Some(full) => full.look(i, layer, original, &mut rows)?,
-                None => {}
+            let mut full = Kept::new(watch);
+            if watch.goes_on {
+                self.full.advance(i, layer, original, &mut full)?;
+            } else {
+                self.full.look(i, layer, original, &mut full)?;
             }
-            let cpu = self.quantized.cpu().clone();
-            let (collector, panels, cross) = (&mut self.collector, &mut self.panels, &mut cross);
-            let mut both = Both { watch, cpu, full: rows.rows, collector, panels, cross, failed: None };
+            let mut both = Both {
+                watch,
+                cpu: self.quantized.cpu().clone(),
+                full,
+                lacking: None,
+                collector: &mut self.collector,
+                panels: &mut self.panels,
+                cross: &mut cross,
+                residual: &mut residual,
+                failed: None,
+            };
             self.quantized.look(i, layer, current, &mut both)?;
             both.failed.map_or(Ok(()), Err)?;
             self.progress.advance(self.quantized.tokens(i) as u64);
         }
         let stats = LayerStats { layer: Some(layer), influence: None, inputs: self.collector.take()? };
         check_finite(&stats)?;
-        Ok(Step { stages, stats, cross })
+        Ok(Step { stage: Some(watch.stage), stats, cross, residual })
     }
 
     fn advance_full(&mut self, layer: u32, weights: &LayerWeights) -> Result<()> {
-        let Some(full) = &mut self.full else { return Ok(()) };
-        for i in 0..full.chunks() {
+        for i in 0..self.full.chunks() {
             self.cancel.check()?;
-            full.advance(i, layer, weights, &mut Blind)?;
+            self.full.advance(i, layer, weights, &mut Blind)?;
         }
         Ok(())
     }
@@ -255,7 +207,6 @@ impl Streams<'_> {
         for i in 0..self.quantized.chunks() {
             self.cancel.check()?;
             self.quantized.advance(i, layer, weights, &mut Blind)?;
-            self.progress.advance(self.quantized.tokens(i) as u64);
         }
         Ok(())
     }
@@ -268,120 +219,13 @@ impl Streams<'_> {
             self.cancel.check()?;
             let cpu = self.quantized.cpu().clone();
             self.collector.add(input, cols, self.quantized.head_input(i)?);
-            let Some(full) = &mut self.full else { continue };
-            self.panels.fill(&cpu, full.head_input(i)?, cols);
-            add_cross(
-                &mut cross,
-                input,
-                cols,
-                &cpu,
-                self.quantized.tokens(i),
-                &self.panels,
-                &self.collector,
-            )?;
+            let full = self.full.head_input(i)?;
+            let tokens = self.quantized.tokens(i);
+            Products { cpu: &cpu, tokens, panels: &mut self.panels, collector: &self.collector }
+                .add(&mut cross, input, full, cols)?;
         }
         let stats = LayerStats { layer: None, influence: None, inputs: self.collector.take()? };
         check_finite(&stats)?;
-        Ok(Step { stages: &[], stats, cross })
-    }
-}
-
-/// Adds the products of `full` and of what `collector` has seen last.
-fn add_cross(
-    cross: &mut BTreeMap<LinearInput, CrossMoment>,
-    input: LinearInput,
-    cols: usize,
-    cpu: &Cpu,
-    tokens: usize,
-    full: &ColumnPanels,
-    collector: &Collector,
-) -> Result<()> {
-    let moment = match cross.entry(input) {
-        Entry::Vacant(entry) => entry.insert(CrossMoment::new(cols)?),
-        Entry::Occupied(entry) => entry.into_mut(),
-    };
-    moment.add(cpu, tokens, full, collector.panels());
-    Ok(())
-}
-
-/// Which inputs of a layer are looked at.
-#[derive(Clone, Copy)]
-struct Watch {
-    stages: &'static [Stage],
-    /// Behind the inputs of this stage nothing is wanted.
-    until: Stage,
-    experts: bool,
-    /// Whether something is added beside attention.
-    laurel: bool,
-}
-
-impl Watch {
-    fn wants(&self, input: LinearInput) -> bool {
-        Stage::of(input).is_some_and(|stage| self.stages.contains(&stage))
-    }
-
-    /// What is computed from `input`. That of the router decides which experts see what.
-    fn flow(&self, input: LinearInput) -> ControlFlow<()> {
-        let routes = self.experts && matches!(input, LinearInput::Ffn | LinearInput::Experts);
-        // Others of the same stage are made of it, or behind it.
-        let others_follow = matches!(
-            input,
-            LinearInput::QueryLatent
-                | LinearInput::KeyUp
-                | LinearInput::ValueUp
-                | LinearInput::MixerSelect
-                | LinearInput::MixerStep
-                | LinearInput::MixerGate
-                | LinearInput::MixerOutput
-        ) || self.laurel && input == LinearInput::AttnOutput;
-        let last = Stage::of(input).is_some_and(|stage| stage >= self.until);
-        if last && !routes && !(others_follow && self.until == Stage::AttnOutput) {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    }
-}
-
-/// Keeps the rows of a chunk at full precision, of inputs that all tokens have.
-struct Kept {
-    watch: Watch,
-    goes_on: bool,
-    rows: BTreeMap<LinearInput, Vec<f32>>,
-}
-
-impl InputObserver for Kept {
-    fn observe(&mut self, input: LinearInput, _cols: usize, rows: &[f32]) -> ControlFlow<()> {
-        let of_expert = matches!(input, LinearInput::ExpertFfn(_) | LinearInput::ExpertDown(_));
-        if self.watch.wants(input) && !of_expert {
-            self.rows.insert(input, rows.to_vec());
-        }
-        if self.goes_on { ControlFlow::Continue(()) } else { self.watch.flow(input) }
-    }
-}
-
-/// Sums moments of the quantized stream, and of it with the rows at full precision.
-struct Both<'a> {
-    watch: Watch,
-    cpu: Cpu,
-    full: BTreeMap<LinearInput, Vec<f32>>,
-    collector: &'a mut Collector,
-    panels: &'a mut ColumnPanels,
-    cross: &'a mut BTreeMap<LinearInput, CrossMoment>,
-    failed: Option<RuntimeError>,
-}
-
-impl InputObserver for Both<'_> {
-    fn observe(&mut self, input: LinearInput, cols: usize, rows: &[f32]) -> ControlFlow<()> {
-        if self.watch.wants(input) {
-            self.collector.add(input, cols, rows);
-            if let Some(full) = self.full.get(&input) {
-                self.panels.fill(&self.cpu, full, cols);
-                let (tokens, panels) = (rows.len() / cols, &*self.panels);
-                let added = add_cross(self.cross, input, cols, &self.cpu, tokens, panels, self.collector);
-                self.failed = self.failed.take().or(added.err());
-            }
-        }
-        self.watch.flow(input)
+        Ok(Step { stage: None, stats, cross, residual: BTreeMap::new() })
     }
 }

@@ -1,6 +1,7 @@
 //! The weights of a model as the decoder uses them: matrices in their stored type, vectors as floats.
 
 mod adapters;
+mod halves;
 mod loader;
 mod mixer;
 mod mixer_loader;

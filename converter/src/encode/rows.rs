@@ -157,7 +157,7 @@ impl Encoder<'_> {
         let targets = match (&fit.correction, &fit.feedback) {
             // Floats keep what the source has.
             (Some(correction), Some(feedback)) if !quant.is_float() => {
-                Some(correction.targets(self.isa, feedback, &values))
+                Some(correction.targets(self.isa, feedback, rows.start, &values))
             }
             _ => None,
         };

@@ -37,9 +37,9 @@ impl<'a> AlongModel<'a, '_> {
 
     /// Fits what reads the inputs of the step.
     fn fit(&mut self, layer: u32, step: Step) -> Result<()> {
-        let (config, stages) = (self.encoder.source.config(), step.stages);
+        let (config, now) = (self.encoder.source.config(), step.stage);
         let now = |planned: &&PlannedTensor| {
-            stage_of(config, planned.info.id.kind).is_none_or(|stage| stages.contains(&stage))
+            stage_of(config, planned.info.id.kind).is_none_or(|stage| now == Some(stage))
         };
         let planned: Vec<&PlannedTensor> =
             self.layer(layer).filter(now).filter(|t| !self.done.contains_key(&t.info.id)).collect();

@@ -18,9 +18,11 @@ use crate::quantize::{Correction, Feedback};
 
 /// Damping of second moments, as a part of the mean of their diagonal (GPTQ's, arXiv 2210.17323).
 const DAMPING: f32 = 0.01;
-/// How far targets go from the original weights to those that make up for what the quantized layers before change, best
-/// between a quarter and a half (GPTAQ, arXiv 2504.02692, and docs/quantization.md).
-const CORRECTION: f32 = 0.5;
+/// How far targets go from the original weights to those that make up for what is quantized before, with a text without end:
+/// best at a half (docs/measurements/simulations.md).
+const CORRECTION: f64 = 0.5;
+/// Tokens for each column at which they go half as far: what chance makes up is made up for on this text only.
+const TOKENS_OF_COLUMN: f64 = 8.0;
 /// Share of the mean that every column of a tied embedding gets on top of its moment as a head: as an embedding, all of its
 /// columns matter alike.
 const EMBEDDING_SHARE: f64 = 0.3;
@@ -30,6 +32,7 @@ pub(crate) struct Fits {
     isa: Isa,
     stats: LayerStats,
     cross: BTreeMap<LinearInput, CrossMoment>,
+    residual: BTreeMap<LinearInput, CrossMoment>,
     /// Whether someone asks for the moments themselves.
     keeps_moments: bool,
     made: HashMap<(LinearInput, bool), Fit>,
@@ -38,12 +41,14 @@ pub(crate) struct Fits {
 impl Fits {
     /// Fits by `stats` alone.
     pub fn of_stats(isa: Isa, stats: LayerStats) -> Fits {
-        Fits { isa, stats, cross: BTreeMap::new(), keeps_moments: true, made: HashMap::new() }
+        let (cross, residual) = (BTreeMap::new(), BTreeMap::new());
+        Fits { isa, stats, cross, residual, keeps_moments: true, made: HashMap::new() }
     }
 
     /// Fits that make up for what came before, too. `keeps_moments`: for matrices with outliers.
     pub fn of_step(isa: Isa, step: Step, keeps_moments: bool) -> Fits {
-        Fits { isa, stats: step.stats, cross: step.cross, keeps_moments, made: HashMap::new() }
+        let Step { stats, cross, residual, .. } = step;
+        Fits { isa, stats, cross, residual, keeps_moments, made: HashMap::new() }
     }
 
     /// The fit of a matrix; of the expert `expert`, where it is a stack of them. Nothing for tensors that multiply nothing.
@@ -78,8 +83,11 @@ impl Fits {
         let refused = |source| ConvertError::Moments { id, source };
         let feedback = Arc::new(Feedback::new(self.isa, &moment, DAMPING).map_err(refused)?);
         let cross = if embedding { None } else { self.cross_of(input) };
-        let correction =
-            cross.map(|cross| Arc::new(Correction::new(&feedback, &moment, &cross.into_mean(), CORRECTION)));
+        let correction = cross.map(|cross| {
+            let part = correction_part(cross.tokens(), cols);
+            let residual = self.residual.remove(&input).map(CrossMoment::into_mean);
+            Arc::new(Correction::new(&feedback, &moment, &cross.into_mean(), residual, part))
+        });
         let moment = self.keeps_moments.then(|| Tensor::from_f32(cols, cols, &moment));
         let fit = Fit {
             importance: Some(importance),
@@ -145,6 +153,12 @@ impl Fits {
             }
         }
     }
+}
+
+/// How far targets of a matrix of `cols` columns go, where the text has so many tokens.
+fn correction_part(tokens: u64, cols: usize) -> f32 {
+    let tokens = tokens as f64;
+    (CORRECTION * tokens / (tokens + TOKENS_OF_COLUMN * cols as f64)) as f32
 }
 
 /// Whether all matrices that read the input have the same fit. Head and embedding have not; and what experts read stands in for

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use qsf_calibration::{LayerStats, StreamOptions, run_streams};
+use qsf_calibration::{LayerStats, run_streams};
 use qsf_format::{TensorId, TensorKind};
 use qsf_runtime::source::Replaced;
 
@@ -62,7 +62,6 @@ impl FittedFile<'_, '_> {
             file.embedding(tensor)?;
         }
         drop((stored, head));
-        let options = StreamOptions { by_stage: effort == SearchEffort::Max, cross: true };
         let mut layers = AlongModel {
             encoder,
             plan,
@@ -72,7 +71,7 @@ impl FittedFile<'_, '_> {
             outputs,
             done: HashMap::new(),
         };
-        let step = run_streams(source, &quantized, cpu, tokens, options, &mut layers, progress, cancel)?;
+        let step = run_streams(source, &quantized, cpu, tokens, &mut layers, progress, cancel)?;
         let isa = encoder.rows.isa;
         let head = TensorId::of_model(TensorKind::Head);
         let outliers = plan.tensor(head).is_some_and(|head| !head.outliers.is_none());

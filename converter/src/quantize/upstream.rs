@@ -2,6 +2,9 @@
 //!
 //! A matrix W is fed x after quantization where it was fed y before. The matrix closest to the old outputs on the new
 //! inputs, `min |W' x - W y|^2`, is `W' = W C H^-1` with `C = mean of y x'` and `H = mean of x x'`.
+//!
+//! Where the outputs are added to a residual stream that lacks d by then, they can make up for that, too (LoaQ, arXiv
+//! 2509.06297): `min |W' x - W y - d|^2` is `W' = (W C + D) H^-1` with `D = mean of d x'`.
 
 use qsf_runtime::cpu::Isa;
 use qsf_runtime::cpu::lanes::{LANES, Lanes};
@@ -18,16 +21,26 @@ use super::vectors::ZEROS;
 pub struct Correction {
     /// C - H, in the unit of the feedback.
     difference: Strips,
+    /// D, row by row, where the outputs go to a residual stream.
+    residual: Option<Vec<f32>>,
+    /// One over the unit.
+    inverse: f32,
     part: f32,
 }
 
 impl Correction {
-    /// `cross` (C) and `moment` (H before damping) are `n * n` and row by row, of the moment the upper triangle is read;
-    /// `part` says how far to go from W, 0, to W', 1.
+    /// `cross` (C) and `moment` (H before damping) are `n * n` and row by row, of the moment the upper triangle is read; `residual`
+    /// (D) has a row of n for each of the matrix; `part` says how far to go from W, 0, to W', 1.
     ///
     /// # Panics
     /// When lengths do not fit the columns of `feedback`, which was made of `moment`.
-    pub fn new(feedback: &Feedback, moment: &[f32], cross: &[f32], part: f32) -> Correction {
+    pub fn new(
+        feedback: &Feedback,
+        moment: &[f32],
+        cross: &[f32],
+        residual: Option<Vec<f32>>,
+        part: f32,
+    ) -> Correction {
         let (cols, unit) = (feedback.cols(), feedback.unit());
         assert!(cross.len() == cols * cols && moment.len() == cols * cols, "moments of {cols} columns");
         let difference = Strips::new(feedback.natural().moment.size(), |i, j| {
@@ -37,21 +50,23 @@ impl Correction {
             let (cross, moment) = (cross[i * cols + j], moment[i.min(j) * cols + i.max(j)]);
             ((f64::from(cross) - f64::from(moment)) / unit) as f32
         });
-        Correction { difference, part }
+        Correction { difference, residual, inverse: (1.0 / unit) as f32, part }
     }
 
-    /// `W + part * (W C H^-1 - W)` for whole rows of W, with the damped H of `feedback` and the same damping added to C:
+    /// `W + part * ((W C + D) H^-1 - W)` for whole rows of W from row `first` on, with the damped H of `feedback` and the same damping added to C:
     /// where C and H are the same, W stays as it is. A row does not depend on the others.
     ///
     /// # Panics
-    /// When `values` are not rows of as many columns as `feedback` has, or that is not the one of [`Correction::new`].
-    pub fn targets(&self, isa: Isa, feedback: &Feedback, values: &[f32]) -> Vec<f32> {
+    /// When `values` are not rows of as many columns as `feedback` has, that is not the one of [`Correction::new`], or D has not so
+    /// many rows.
+    pub fn targets(&self, isa: Isa, feedback: &Feedback, first: usize, values: &[f32]) -> Vec<f32> {
         let cols = feedback.cols();
         assert!(values.len().is_multiple_of(cols.max(1)), "{} values in rows of {cols}", values.len());
         let mut out = values.to_vec();
-        out.par_chunks_mut(LANES * cols.max(1)).for_each(|rows| {
-            let Correction { difference, part } = self;
-            vector::run(isa, Move { rows, cols, part: *part, difference, ordered: feedback.natural() });
+        out.par_chunks_mut(LANES * cols.max(1)).enumerate().for_each(|(i, rows)| {
+            let start = (first + i * LANES) * cols;
+            let residual = self.residual.as_ref().map_or(&[][..], |all| &all[start..start + rows.len()]);
+            vector::run(isa, Move { rows, cols, correction: self, residual, ordered: feedback.natural() });
         });
         out
     }
@@ -61,23 +76,30 @@ impl Correction {
 struct Move<'a> {
     rows: &'a mut [f32],
     cols: usize,
-    part: f32,
-    difference: &'a Strips,
+    correction: &'a Correction,
+    /// Rows of D, or nothing.
+    residual: &'a [f32],
     ordered: &'a Ordered,
 }
 
 impl VectorWork for Move<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
+        let Correction { difference, inverse, part, .. } = self.correction;
         let group = RowGroup::new(self.cols, STRIP, self.rows);
         let mut step = vec![ZEROS; group.originals.len()];
+        for (lane, row) in self.residual.chunks_exact(self.cols).enumerate() {
+            for (step, value) in step.iter_mut().zip(row) {
+                step[lane] = value * inverse;
+            }
+        }
         for (strip, out) in step.chunks_exact_mut(STRIP).enumerate() {
-            accumulate::<V>(out, &group.originals, self.difference.strip(strip));
+            accumulate::<V>(out, &group.originals, difference.strip(strip));
         }
         divide::<V>(&mut step, self.ordered);
         for (lane, row) in self.rows.chunks_exact_mut(self.cols).enumerate() {
             for (value, step) in row.iter_mut().zip(&step) {
-                *value = self.part.mul_add(step[lane], *value);
+                *value = part.mul_add(step[lane], *value);
             }
         }
     }
@@ -178,18 +200,18 @@ mod tests {
                 let pairs = outputs(w, &q).into_iter().zip(outputs(&weights, &f));
                 pairs.map(|(a, b)| (a - b).powi(2)).sum::<f64>().sqrt()
             };
-            let whole = Correction::new(&feedback, &moment, &cross, 1.0);
-            let half = Correction::new(&feedback, &moment, &cross, 0.5);
+            let whole = Correction::new(&feedback, &moment, &cross, None, 1.0);
+            let half = Correction::new(&feedback, &moment, &cross, None, 0.5);
             let before = distance(&weights);
-            let after = distance(&whole.targets(Isa::best(), &feedback, &weights));
-            let between = distance(&half.targets(Isa::best(), &feedback, &weights));
+            let after = distance(&whole.targets(Isa::best(), &feedback, 0, &weights));
+            let between = distance(&half.targets(Isa::best(), &feedback, 0, &weights));
             assert!(after < 1e-3 * before, "{n}: {after} of {before}");
             assert!((between / before - 0.5).abs() < 0.01, "{n}: {between} of {before}");
             for isa in Isa::available() {
                 let feedback = Feedback::new(isa, &moment, 1e-6).unwrap();
-                let other =
-                    Correction::new(&feedback, &moment, &cross, 0.5).targets(isa, &feedback, &weights);
-                let expected = half.targets(Isa::best(), &feedback, &weights);
+                let other = Correction::new(&feedback, &moment, &cross, None, 0.5)
+                    .targets(isa, &feedback, 0, &weights);
+                let expected = half.targets(Isa::best(), &feedback, 0, &weights);
                 assert!(other.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()), "{isa:?}");
             }
         }
@@ -202,10 +224,45 @@ mod tests {
         let moment = mean_of_products(&f, &f, n);
         let feedback = Feedback::new(Isa::best(), &moment, 0.01).unwrap();
         let weights: Vec<f32> = random(6, 3 * n).iter().map(|v| *v as f32).collect();
-        let targets =
-            Correction::new(&feedback, &moment, &moment, 1.0).targets(Isa::best(), &feedback, &weights);
+        let targets = Correction::new(&feedback, &moment, &moment, None, 1.0).targets(
+            Isa::best(),
+            &feedback,
+            0,
+            &weights,
+        );
         for (target, weight) in targets.iter().zip(&weights) {
             assert!((target - weight).abs() < 1e-4, "{target} for {weight}");
+        }
+    }
+
+    #[test]
+    fn outputs_make_up_for_what_the_stream_that_they_are_added_to_lacks() {
+        // d = B q: what is lacking is a product of the inputs themselves, so that W + B gives all of it.
+        for (n, rows) in [(33usize, 40), (64, 16)] {
+            let q = random(7, 6 * n * n);
+            let lacking: Vec<f32> = random(8, rows * n).iter().map(|v| *v as f32).collect();
+            let moment = mean_of_products(&q, &q, n);
+            let cross: Vec<f64> = (0..rows * n)
+                .map(|at| {
+                    let dot =
+                        |i: usize| f64::from(lacking[at / n * n + i]) * f64::from(moment[i * n + at % n]);
+                    (0..n).map(dot).sum()
+                })
+                .collect();
+            let cross: Vec<f32> = cross.iter().map(|v| *v as f32).collect();
+            let feedback = Feedback::new(Isa::best(), &moment, 1e-6).unwrap();
+            let weights: Vec<f32> = random(9, rows * n).iter().map(|v| *v as f32).collect();
+            let correction = Correction::new(&feedback, &moment, &moment, Some(cross), 0.5);
+            let all = correction.targets(Isa::best(), &feedback, 0, &weights);
+            for ((target, weight), lacking) in all.iter().zip(&weights).zip(&lacking) {
+                assert!((target - weight - 0.5 * lacking).abs() < 1e-3, "{target}: {weight} and {lacking}");
+            }
+            // Rows are those that they are, wherever a run of them begins.
+            let later = correction.targets(Isa::best(), &feedback, 5, &weights[5 * n..]);
+            assert!(later == all[5 * n..], "{n}");
+            for isa in Isa::available() {
+                assert!(correction.targets(isa, &feedback, 0, &weights) == all, "{isa:?}");
+            }
         }
     }
 }

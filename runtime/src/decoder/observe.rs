@@ -82,6 +82,10 @@ pub trait InputObserver {
     /// Attention was computed. Tokens that see from another position on than those before them come apart.
     fn attended(&mut self, _look: &AttentionLook<'_>) {}
 
+    /// What a matrix makes of `input`, times `factor`, is going to be added to the residual stream `stream`, tokens x `hidden`. This comes
+    /// before [`InputObserver::observe`] of that input; not where a norm stands between, or more is added at the same place.
+    fn adds_to(&mut self, _input: LinearInput, _stream: &[f32], _factor: f32) {}
+
     /// `rows` holds one row of `cols` values for each token of the step, or for each that goes through the expert.
     ///
     /// Break says that nothing is wanted that is computed from this input: the layer ends here; at an input of an expert, the

@@ -1,9 +1,9 @@
 //! The residual stream: where it begins, what is added to it, and the norms around that. Each token's row goes through all
 //! of it at once, on some thread.
 
-use super::{Decoder, DecoderState};
+use super::{Decoder, DecoderState, InputObserver, LinearInput};
 use crate::error::Result;
-use crate::weights::{Embedding, Norm};
+use crate::weights::{Embedding, FeedForward, LayerWeights, Mixer, Norm};
 use qsf_cpu::{add_assign, layer_norm, layer_norm_in_place, rms_norm, rms_norm_in_place, scale};
 use qsf_format::{NormKind, Residual};
 
@@ -117,6 +117,37 @@ impl Decoder {
                 }
             }
         });
+    }
+
+    /// Tells `observer` what the mixer of a layer is added to, where that is one product of a matrix with nothing behind it.
+    pub(super) fn tell_mixer_adds(
+        &self,
+        state: &DecoderState,
+        layer: &LayerWeights,
+        observer: &mut dyn InputObserver,
+    ) {
+        let (input, factor) = match &layer.mixer {
+            Some(Mixer::Attention(_)) => (LinearInput::AttnOutput, self.multipliers().attention),
+            Some(Mixer::Recurrent(_)) => (LinearInput::MixerOutput, self.multipliers().mixer),
+            Some(Mixer::Both(..)) | None => return,
+        };
+        if layer.post_attn_norm.is_none() && layer.laurel.is_none() && layer.streams.is_none() {
+            observer.adds_to(input, &state.hidden, factor * self.model.config.residual_scale.unwrap_or(1.0));
+        }
+    }
+
+    /// [`Decoder::tell_mixer_adds`] for the feed-forward. Experts are several products.
+    pub(super) fn tell_feed_forward_adds(
+        &self,
+        state: &DecoderState,
+        layer: &LayerWeights,
+        observer: &mut dyn InputObserver,
+    ) {
+        let dense = matches!(layer.ffn, Some(FeedForward::Dense(_)));
+        if dense && layer.post_ffn_norm.is_none() && layer.streams.is_none() {
+            let factor = self.multipliers().ffn * self.model.config.residual_scale.unwrap_or(1.0);
+            observer.adds_to(LinearInput::FfnDown, &state.hidden, factor);
+        }
     }
 
     pub(super) fn norm_or_copy(&self, norm: Option<&Norm>, row: &[f32], out: &mut [f32]) {

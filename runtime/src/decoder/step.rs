@@ -380,6 +380,7 @@ impl Decoder {
         if let Some(streams) = &layer.streams {
             self.predict_streams(state, streams, layer.first_norm());
         }
+        self.tell_mixer_adds(state, layer, observer);
         let flow = match &layer.mixer {
             Some(Mixer::Attention(weights)) => {
                 let flow = self.attention(state, index, weights, observer)?;
@@ -415,6 +416,7 @@ impl Decoder {
             state.profile.lap(Section::Elementwise);
         }
         let Some(ffn) = &layer.ffn else { return Ok(ControlFlow::Continue(())) };
+        self.tell_feed_forward_adds(state, layer, observer);
         if self.feed_forward(state, ffn, observer)?.is_break() {
             return Ok(ControlFlow::Break(()));
         }

@@ -24,6 +24,7 @@ mod gpu_recurrent;
 mod gpu_texts;
 mod kv_cache;
 mod kv_keep;
+mod layer_parts;
 mod memory;
 mod recurrent;
 mod score;
