@@ -9,7 +9,7 @@ impl LayerWeights {
     /// these, or where the two read the same, or share more than the residual stream.
     pub fn in_halves(mut self, config: &ModelConfig) -> Vec<LayerWeights> {
         let shares = self.laurel.is_some() || self.streams.is_some() || config.shared_kv.is_some();
-        if shares || config.residual == Residual::Parallel || self.ffn.is_none() || self.mixer.is_none() {
+        if shares || config.residual != Residual::Sequential || self.ffn.is_none() || self.mixer.is_none() {
             return vec![self];
         }
         let mixer = LayerWeights {
