@@ -27,7 +27,7 @@ pub struct Step {
     /// different experts; [`LinearInput::Ffn`] of their layer has.
     pub cross: BTreeMap<LinearInput, CrossMoment>,
     /// Means of `d q^T`: d is what the matrix that reads q would have to give besides, to make the quantized residual stream
-    /// that it adds to the one at full precision. Of inputs that [`InputObserver::adds_to`] tells of.
+    /// that it adds to the one at full precision. Of inputs that [`adds_to`](qsf_runtime::InputObserver::adds_to) tells of.
     pub residual: BTreeMap<LinearInput, CrossMoment>,
 }
 
