@@ -242,6 +242,11 @@ impl CrossMoment {
         self.tokens
     }
 
+    /// Whether all sums are numbers.
+    pub(crate) fn is_finite(&self) -> bool {
+        self.products.iter().all(|sum| sum.is_finite())
+    }
+
     /// The mean of `f q^T`, rows x n, in the memory that the sums had.
     pub fn into_mean(mut self) -> Vec<f32> {
         let tokens = self.tokens.max(1) as f64;

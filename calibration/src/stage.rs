@@ -50,6 +50,9 @@ impl Stage {
     }
 }
 
+/// Outputs that are multiplied with less than this can make up for nothing: their weights would have to be huge.
+const LEAST_FACTOR: f32 = 1e-3;
+
 /// Products with what a collector has seen last.
 pub(crate) struct Products<'a> {
     pub cpu: &'a Cpu,
@@ -178,7 +181,7 @@ impl Both<'_> {
 
 impl InputObserver for Both<'_> {
     fn adds_to(&mut self, input: LinearInput, stream: &[f32], factor: f32) {
-        if let Some(full) = self.full.streams.get(&input).filter(|_| factor != 0.0) {
+        if let Some(full) = self.full.streams.get(&input).filter(|_| factor.abs() >= LEAST_FACTOR) {
             let lacking = full.iter().zip(stream).map(|(full, stream)| (full - stream) / factor).collect();
             self.lacking = Some((input, lacking));
         }

@@ -192,6 +192,8 @@ impl Streams<'_> {
         }
         let stats = LayerStats { layer: Some(layer), influence: None, inputs: self.collector.take()? };
         check_finite(&stats)?;
+        // Norms make inputs small of streams whose products overflow: such a layer makes up for nothing.
+        residual.retain(|_, moment: &mut CrossMoment| moment.is_finite());
         Ok(Step { stage: Some(watch.stage), stats, cross, residual })
     }
 
