@@ -8,7 +8,7 @@ use qsf_runtime::{LayerWeights, LinearInput, Result, RuntimeError};
 use crate::layer_stats::LayerStats;
 use crate::moments::Detail;
 use crate::statistics::Statistics;
-use crate::stream::{Blind, Collector, Cosines, Stream};
+use crate::stream::{Collector, Cosines, Stream};
 
 /// The statistics of `tokens`, run through `source` in chunks of at most 512, each from an empty context. The rest of an
 /// incomplete last chunk is used too.
@@ -70,35 +70,6 @@ pub fn for_each_layer<E: From<RuntimeError>>(
     visit(head(&mut stream, &mut collector)?)?;
     progress.end();
     Ok(())
-}
-
-/// The statistics of the head alone, in full detail: the layers are run, and nothing is kept of them.
-///
-/// # Errors
-/// As [`collect`].
-pub fn collect_head(
-    source: &dyn WeightSource,
-    cpu: &Cpu,
-    tokens: &[u32],
-    progress: &dyn Progress,
-    cancel: &Cancel,
-) -> Result<LayerStats> {
-    let mut stream = Stream::new(source, cpu, tokens)?;
-    let layers = source.config().layers;
-    progress.begin("calibrating", tokens.len() as u64 * u64::from(layers));
-    for layer in 0..layers {
-        let weights = LayerWeights::load(source, layer)?;
-        for i in 0..stream.chunks() {
-            cancel.check()?;
-            stream.advance(i, layer, &weights, &mut Blind)?;
-            progress.advance(stream.tokens(i) as u64);
-        }
-        drop(weights);
-        source.release(Some(layer));
-    }
-    let stats = head(&mut stream, &mut Collector::new(cpu, Detail::Full))?;
-    progress.end();
-    Ok(stats)
 }
 
 /// The statistics of the head, of a stream that is behind the last layer.

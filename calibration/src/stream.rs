@@ -126,6 +126,16 @@ impl Stream {
         self.runner.head_input(&self.hidden[range])
     }
 
+    /// The logits that `tokens` of chunk `i`, behind the last layer, make.
+    ///
+    /// # Errors
+    /// None for tokens there are.
+    pub fn logits(&mut self, i: usize, tokens: std::ops::Range<usize>, logits: &mut [f32]) -> Result<()> {
+        let (range, width) = (self.range(i), self.runner.width());
+        let rows = &self.hidden[range][tokens.start * width..tokens.end * width];
+        self.runner.logits(rows, logits)
+    }
+
     /// The hidden states of chunk `i`.
     pub fn hidden(&self, i: usize) -> &[f32] {
         &self.hidden[self.range(i)]

@@ -14,12 +14,10 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::checks::{check_requantizing, check_request, check_tokenizer, notes_on_flags};
-use crate::choose::{SizeRequest, SurveyText};
+use crate::choose::SizeRequest;
 use crate::encode::{NoCache, TensorCache, TensorEncoder};
 use crate::error::{ConvertError, Result};
-use crate::fit::{
-    FittedFile, Measured, StatsFiles, head_of, importance_of, says_importance, tell_parts, with_text,
-};
+use crate::fit::{FittedFile, StatsFiles, importance_of, says_importance, tell_parts, with_text};
 use crate::foresee::{check_room, memory_warning, target_warning, warnings};
 use crate::limits::rejected_path;
 use crate::options::{Calibration, ConvertOptions};
@@ -348,41 +346,27 @@ impl<'a> Encoding<'a> {
         if journal.goes_on() {
             session.progress.note(&format!("going on from {}", journal.path().display()));
         }
-        let mut measured = None;
+        let mut survey = None;
         if let Some(replay) = &options.replay {
-            if let Some(survey) = &replay.survey {
-                let text = SurveyText::of_tensors(session.tokens, survey.whole_text);
-                let importance = survey.importance.clone();
-                let session = Session { tokens: &text.heard, ..session };
-                let head = head_of(&self.encoder, &mut self.stats, &journal, &session)?;
-                measured = Some(Measured { head, importance });
-            }
+            survey.clone_from(&replay.survey);
         } else if let Some(limit) = options.size_limit {
             let Encoding { plan, encoder, stats, .. } = self;
             let chosen = SizeRequest { limit, plan, options, encoder, provenance, session }
                 .choose(stats, &mut journal)?;
             self.plan = chosen.plan;
             self.file.expect(self.source, &self.plan)?;
-            measured = Some(chosen.measured);
+            survey = Some(SurveyedModel { importance: chosen.importance });
         }
-        let survey = measured.as_ref().map(|measured| SurveyedModel {
-            whole_text: options.stats_out.is_some(),
-            importance: measured.importance.clone(),
-        });
         self.save_plan(&sources, survey.as_ref())?;
-        let measured = match measured {
-            Some(measured) => measured,
-            None => {
-                let importance = if says_importance(options) {
-                    importance_of(source, &mut journal, &session)?
-                } else {
-                    Vec::new()
-                };
-                let head = head_of(&self.encoder, &mut self.stats, &journal, &session)?;
-                Measured { head, importance }
-            }
+        if self.stats.writes() {
+            self.stats.for_each_layer(source, &session, |_| Ok(()))?;
+        }
+        let importance = match survey {
+            Some(survey) => survey.importance,
+            None if says_importance(options) => importance_of(source, &mut journal, &session)?,
+            None => Vec::new(),
         };
-        self.fitted().along_text(measured, &mut journal, options.effort)?;
+        self.fitted().along_text(&importance, &mut journal, options.effort)?;
         Ok((sources, Unfinished::Journal(journal)))
     }
 

@@ -82,7 +82,10 @@ fn needed_on_disk(source: &dyn WeightSource, least: u64, options: &ConvertOption
             let streams = 2 * 4 * text.tokens.len() as u64 * u64::from(source.config().hidden);
             let moments = |layer| moment_rows(source, layer).map(packed_bytes).sum::<u64>();
             let gradients = match uses_gradients(source, options.effort, text.tokens.len()) {
-                true => (0..source.config().layers).map(moments).sum(),
+                true => {
+                    let embedding = packed_bytes(u64::from(source.config().hidden));
+                    (0..source.config().layers).map(moments).sum::<u64>() + embedding
+                }
                 false => 0,
             };
             least.saturating_mul(2).saturating_add(streams).saturating_add(gradients)

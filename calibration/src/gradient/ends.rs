@@ -85,12 +85,15 @@ impl<'a> Ends<'a> {
             let sums = sink.sums(TensorKind::Positions, positions.rows() * width)?;
             sums.iter_mut().zip(&given).for_each(|(sum, given)| *sum += given);
         }
+        if let Some(factor) = config.embedding_scale {
+            scale(sink.cpu.isa(), &mut given, factor);
+        }
+        sink.visitor.embedded(&given, width)?;
         if sink.wants(TensorKind::TokenEmbedding) {
-            let by = config.embedding_scale.unwrap_or(1.0);
             let sums = sink.sums(TensorKind::TokenEmbedding, config.vocab as usize * width)?;
             for (token, given) in tokens.iter().zip(given.chunks_exact(width)) {
                 let row = &mut sums[*token as usize * width..][..width];
-                row.iter_mut().zip(given).for_each(|(sum, given)| *sum += given * by);
+                row.iter_mut().zip(given).for_each(|(sum, given)| *sum += given);
             }
         }
         Ok(())

@@ -12,12 +12,13 @@ use super::error::GradientResult;
 use super::pass::{GradientText, Target};
 use super::sink::{GradientVisitor, MatrixPart};
 
-/// Of each matrix of a layer with n outputs, n x n values: for i <= j the sum over tokens of `g[i] * g[j]`, in any unit.
+/// Of each matrix of a layer with n outputs, n x n values: for i <= j the sum over tokens of `g[i] * g[j]`. The gradients g are those
+/// of the sum over all tokens of the text. Of the token embedding, n is its columns.
 pub type OutputMoments = BTreeMap<TensorKind, Vec<f32>>;
 
 impl GradientText<'_> {
     /// Takes gradients of tokens that the model itself draws, so that the moments are those of the Fisher information. `receive`
-    /// gets the moments of each layer, from the last to the first.
+    /// gets the moments of each layer, from the last to the first, and then that of the token embedding's rows.
     ///
     /// Experts that write to the residual stream share their moment, as they share their outputs. The others have none: each
     /// sees too few tokens.
@@ -27,13 +28,13 @@ impl GradientText<'_> {
     pub fn output_moments(
         &self,
         seed: u64,
-        receive: &mut dyn FnMut(u32, OutputMoments) -> Result<()>,
+        receive: &mut dyn FnMut(Option<u32>, OutputMoments) -> Result<()>,
     ) -> GradientResult<()> {
         // Gradients of a mean are small; their squares would leave the range of f32 with a long text.
         let scale = self.sequences.iter().map(|tokens| tokens.len()).sum::<usize>() as f32;
         let mut sums = Sums { cpu: self.cpu, scale, layer: None, moments: BTreeMap::new(), receive };
         self.gradients(Target::Drawn(seed), &mut sums)?;
-        Ok(sums.hand_out()?)
+        Ok(sums.hand_out(None)?)
     }
 }
 
@@ -43,15 +44,32 @@ struct Sums<'a> {
     scale: f32,
     layer: Option<u32>,
     moments: OutputMoments,
-    receive: &'a mut dyn FnMut(u32, OutputMoments) -> Result<()>,
+    receive: &'a mut dyn FnMut(Option<u32>, OutputMoments) -> Result<()>,
 }
 
 impl Sums<'_> {
-    fn hand_out(&mut self) -> Result<()> {
-        match self.layer {
-            Some(layer) => (self.receive)(layer, std::mem::take(&mut self.moments)),
-            None => Ok(()),
+    /// Hands the moments of the layer out that is done, before those of the `next` begin.
+    fn hand_out(&mut self, next: Option<u32>) -> Result<()> {
+        let done = std::mem::replace(&mut self.layer, next);
+        if self.moments.is_empty() && done.is_none() {
+            return Ok(());
         }
+        (self.receive)(done, std::mem::take(&mut self.moments))
+    }
+
+    /// Adds gradients, `rows` values each.
+    fn add(&mut self, kind: TensorKind, gradients: &[f32], rows: usize) -> Result<()> {
+        let scaled: Vec<f32> = gradients.iter().map(|value| value * self.scale).collect();
+        let mut panels = ColumnPanels::new();
+        panels.fill(self.cpu, &scaled, rows);
+        let sums = match self.moments.entry(kind) {
+            Entry::Occupied(sums) => sums.into_mut(),
+            Entry::Vacant(place) => {
+                place.insert(zeros(rows.saturating_mul(rows), "second moment of gradients")?)
+            }
+        };
+        self.cpu.add_second_moment(&panels, sums);
+        Ok(())
     }
 }
 
@@ -66,23 +84,19 @@ impl GradientVisitor for Sums<'_> {
             return Ok(());
         }
         if self.layer != id.layer {
-            self.hand_out()?;
-            self.layer = id.layer;
+            self.hand_out(id.layer)?;
         }
         if outputs.is_empty() || (rows != all_rows && id.kind != TensorKind::ExpertDown) {
             return Ok(());
         }
-        let scaled: Vec<f32> = outputs.iter().map(|value| value * self.scale).collect();
-        let mut panels = ColumnPanels::new();
-        panels.fill(self.cpu, &scaled, rows);
-        let sums = match self.moments.entry(id.kind) {
-            Entry::Occupied(sums) => sums.into_mut(),
-            Entry::Vacant(place) => {
-                place.insert(zeros(rows.saturating_mul(rows), "second moment of gradients")?)
-            }
-        };
-        self.cpu.add_second_moment(&panels, sums);
-        Ok(())
+        self.add(id.kind, outputs, rows)
+    }
+
+    fn embedded(&mut self, gradients: &[f32], width: usize) -> Result<()> {
+        if self.layer.is_some() {
+            self.hand_out(None)?;
+        }
+        self.add(TensorKind::TokenEmbedding, gradients, width)
     }
 
     fn gradient(&mut self, _: TensorId, _: &[f32]) -> Result<()> {

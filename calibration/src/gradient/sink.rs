@@ -36,6 +36,15 @@ pub trait GradientVisitor {
         Ok(())
     }
 
+    /// The gradients at the rows of the token embedding that the tokens of a sequence take, `width` values each. It is called
+    /// for every sequence, wanted or not, behind all layers.
+    ///
+    /// # Errors
+    /// Those of the visitor, which end the run.
+    fn embedded(&mut self, _gradients: &[f32], _width: usize) -> Result<()> {
+        Ok(())
+    }
+
     /// The gradient of a tensor over the whole text, as many values as it has. Norms that store w and multiply with 1 + w have the
     /// same gradient for both.
     ///

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use qsf_format::TensorId;
+use qsf_format::{TensorId, TensorKind};
 use qsf_runtime::cpu::{Cpu, Isa};
 use qsf_runtime::eval::GoldenExpectation;
 use qsf_runtime::progress::{Cancel, Unwatched};
 use qsf_runtime::source::{Replaced, Tensor, WeightSource, open};
 use qsf_runtime::{Activations, Decoder, Model, Result};
 
-use super::{GradientError, GradientText, GradientVisitor, Predictions, Target, check_gradients};
+use super::{
+    GradientError, GradientText, GradientVisitor, OutputMoments, Predictions, Target, check_gradients,
+};
 
 /// Gradients of all tensors, in f32.
 #[derive(Default, PartialEq)]
@@ -246,7 +248,7 @@ fn a_model_has_no_divergence_from_itself_and_the_gradient_of_another_is_what_ste
     let source = open(&fixtures("golden/qwen3")).unwrap();
     let tokens = tokens_of("qwen3");
     let sequences: [&[u32]; 2] = [&tokens[..40], &tokens[20..]];
-    let id = TensorId::of_layer(1, qsf_format::TensorKind::AttnQ);
+    let id = TensorId::of_layer(1, TensorKind::AttnQ);
     let stored = source.load(id).unwrap();
     let moved = |by: f64| {
         let values = stored.to_f32();
@@ -270,4 +272,36 @@ fn a_model_has_no_divergence_from_itself_and_the_gradient_of_another_is_what_ste
         let measured = (loss_of(&moved(0.21)) - loss_of(&moved(0.19))) / 0.02;
         assert!((expected - measured).abs() < 1e-2 * measured.abs(), "{expected} {measured}");
     });
+}
+
+/// Without a head that shares it, the gradient of an embedding's row is the one at the only place of its token.
+#[test]
+fn the_moment_at_the_embedding_is_that_of_its_rows_gradients() {
+    let cpu = Cpu::from_env().unwrap();
+    let source = open(&fixtures("golden").join("llama")).unwrap();
+    let tokens: Vec<u32> = (0..30).map(|i| i * 7 % source.config().vocab).collect();
+    let (mut kept, mut moment) = (Kept::default(), Vec::new());
+    with_text(&*source, &cpu, &[&tokens], |text| {
+        text.gradients(Target::Drawn(5), &mut kept).unwrap();
+        let mut receive = |layer: Option<u32>, mut moments: OutputMoments| {
+            if layer.is_none() {
+                moment = moments.remove(&TensorKind::TokenEmbedding).unwrap_or_default();
+            }
+            Ok(())
+        };
+        text.output_moments(5, &mut receive).unwrap();
+    });
+    let gradient = &kept.0[&TensorId::of_model(TensorKind::TokenEmbedding)];
+    let (width, count) = (source.config().hidden as usize, tokens.len() as f64);
+    for i in 0..width {
+        for j in i..width {
+            let rows = gradient.chunks_exact(width);
+            let sum: f64 = rows.map(|row| f64::from(row[i]) * f64::from(row[j])).sum();
+            let (expected, found) = (sum * count * count, f64::from(moment[i * width + j]));
+            assert!(
+                (expected - found).abs() <= 1e-4 * expected.abs() + 1e-7,
+                "{i}, {j}: {found}, {expected}"
+            );
+        }
+    }
 }

@@ -10,7 +10,7 @@ use super::survey::survey;
 use super::types::{Offer, joined, unmeasured};
 use crate::encode::TensorEncoder;
 use crate::error::{ConvertError, Result};
-use crate::fit::{Measured, StatsFiles};
+use crate::fit::StatsFiles;
 use crate::gguf::{header_bytes, more_headers_at_most, names_of};
 use crate::hf::{bytes_beside_groups, bytes_described, names_of_groups};
 use crate::options::{ConvertOptions, SearchEffort};
@@ -39,8 +39,8 @@ pub(crate) struct ChosenPlan {
     pub plan: Plan,
     /// Sum of their damages.
     pub damage: f64,
-    /// What was measured on the way.
-    pub measured: Measured,
+    /// Divergence of the model's predictions without each layer.
+    pub importance: Vec<f32>,
 }
 
 impl SizeRequest<'_> {
@@ -139,7 +139,7 @@ impl SizeRequest<'_> {
             let refinement = Refinement { encoder, candidates: &candidates, limit, size, session };
             plan = refinement.of(plan, stats, records)?;
         }
-        Ok(ChosenPlan { plan, damage, measured: survey.model })
+        Ok(ChosenPlan { plan, damage, importance: survey.importance })
     }
 }
 

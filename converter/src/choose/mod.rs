@@ -25,4 +25,4 @@ mod types;
 pub(crate) use for_size::SizeRequest;
 pub(crate) use matrices::Surveyor;
 pub(crate) use survey::survey;
-pub(crate) use survey_text::{LEAST_TOKENS, SurveyText};
+pub(crate) use survey_text::LEAST_TOKENS;

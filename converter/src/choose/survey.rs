@@ -1,7 +1,5 @@
 //! What each type would do to each matrix: measured before types are chosen for a size, layer by layer.
 
-use std::mem::take;
-
 use qsf_calibration::Probe;
 use qsf_format::{JsonLimits, from_json};
 
@@ -9,7 +7,7 @@ use super::matrices::{SurveyedLayer, SurveyedTensor, Surveyor};
 use super::survey_text::SurveyText;
 use super::survey_work::SurveyWork;
 use crate::error::Result;
-use crate::fit::{EMBEDDING_RECORD, Measured, StatsFiles};
+use crate::fit::{EMBEDDING_RECORD, StatsFiles};
 use crate::resume::Records;
 use crate::session::Session;
 
@@ -18,14 +16,14 @@ use crate::session::Session;
 pub(crate) struct Survey {
     /// All tensors whose types are to be chosen.
     pub tensors: Vec<SurveyedTensor>,
-    /// Of the unchanged model.
-    pub model: Measured,
+    /// Divergence of the model's predictions without each layer.
+    pub importance: Vec<f32>,
 }
 
 impl Survey {
     fn add(&mut self, layer: Option<u32>, found: SurveyedLayer) {
         self.tensors.extend(found.tensors);
-        self.model.importance.extend(layer.map(|_| found.importance.unwrap_or(f64::NAN) as f32));
+        self.importance.extend(layer.map(|_| found.importance.unwrap_or(f64::NAN) as f32));
     }
 }
 
@@ -52,7 +50,7 @@ pub(crate) fn survey(
     let listening = work.of_tokens();
     let mut survey = Survey::default();
     let each = &Session { tokens: &text.heard, progress: &listening, ..*session };
-    stats.for_each_layer(source, each, |mut stats| {
+    stats.for_each_layer(source, each, |stats| {
         let (layer, name) = (stats.layer, record_name(stats.layer));
         let known = records
             .get(&name)?
@@ -62,15 +60,13 @@ pub(crate) fn survey(
                 work.done(surveyor.work_of(&work, layer));
                 known
             }
-            (None, Some(layer)) => surveyor.layer(layer, take(&mut stats), &mut probe, &work)?,
+            (None, Some(layer)) => surveyor.layer(layer, stats, &mut probe, &work)?,
             (None, None) => surveyor.ends(&stats, &mut probe, &work)?,
         };
         records.put_new(&name, &serde_json::to_vec(&found).expect("names and finite numbers are JSON"))?;
         survey.add(layer, found);
         if layer.is_some() {
             probe.advance()?;
-        } else {
-            survey.model.head = stats;
         }
         Ok(())
     })?;

@@ -26,6 +26,21 @@ pub(crate) struct Fit {
     pub outputs: Option<Arc<RowFeedback>>,
 }
 
+/// Fits of the rows of a matrix.
+#[derive(Clone, Copy)]
+pub(crate) enum RowFits<'a> {
+    /// One for all rows, or for each of as many equal shares of them: experts.
+    Shares(&'a [Fit]),
+    /// One for each group of rows, and the group of each row.
+    Groups { fits: &'a [Fit], group_of: &'a [u16] },
+}
+
+impl<'a> From<&'a [Fit]> for RowFits<'a> {
+    fn from(fits: &'a [Fit]) -> RowFits<'a> {
+        RowFits::Shares(fits)
+    }
+}
+
 impl Fit {
     /// Puts the row of the moment for column `col` into `out`; `false` where there is none.
     pub fn moment_row(&self, col: usize, out: &mut [f32]) -> bool {

@@ -13,16 +13,20 @@
 //! | `cache` | what an earlier run has encoded |
 //! | `tensor` | a tensor as it is planned |
 //! | `expert_order` | which experts of a stack matter most |
+//! | `chosen_rows` | some rows of a matrix as a matrix of their own |
+//! | `row_groups` | rows that are fitted in groups |
 //! | `parts` | a matrix whose rows are in several types |
 //! | `runs` | a tensor too large for memory, some rows at a time |
 
 mod along_rows;
 mod cache;
+mod chosen_rows;
 mod encoder;
 mod expert_order;
 mod fit;
 mod outliers;
 mod parts;
+mod row_groups;
 mod rows;
 mod runs;
 mod stored_tensor;
@@ -31,7 +35,7 @@ mod token_order;
 
 pub(crate) use cache::{NoCache, TensorCache, TensorRun};
 pub(crate) use encoder::{BlockForm, Encoder};
-pub(crate) use fit::Fit;
+pub(crate) use fit::{Fit, RowFits};
 pub(crate) use outliers::{OutlierSet, Saliency, add_outliers};
 pub(crate) use rows::EncodedRows;
 pub(crate) use runs::TensorRuns;

@@ -10,7 +10,7 @@ use qsf_runtime::source::{Replaced, Tensor, WeightSource};
 
 use super::cache::{NoCache, TensorCache, TensorRun};
 use super::encoder::{BlockForm, Encoder, VALUES_PER_TASK};
-use super::fit::Fit;
+use super::fit::{Fit, RowFits};
 use super::outliers::OutlierSet;
 use super::rows::EncodedRows;
 use super::stored_tensor::{StoredTensor, TensorBlocks};
@@ -74,12 +74,12 @@ impl<'a> TensorEncoder<'a> {
         TensorEncoder { rows, ..self.clone() }
     }
 
-    /// Encodes a tensor; of a stack of experts there may be a fit for each.
+    /// Encodes a tensor.
     ///
     /// # Errors
     /// When it holds what is no number, its scales leave f16, or the user interrupts.
     pub fn encode(&self, planned: &PlannedTensor, fits: &[Fit]) -> Result<StoredTensor> {
-        self.encode_in_runs(planned, fits, &NoCache)
+        self.encode_in_runs(planned, fits.into(), &NoCache)
     }
 
     /// Encodes a tensor so that it is as near to the original as was asked for: in a larger type where it must be. Where
@@ -87,7 +87,7 @@ impl<'a> TensorEncoder<'a> {
     ///
     /// # Errors
     /// As [`encode`](Self::encode), and when no type is near enough.
-    pub fn encode_near(&self, planned: &PlannedTensor, fits: &[Fit]) -> Result<StoredTensor> {
+    pub fn encode_near(&self, planned: &PlannedTensor, fits: RowFits<'_>) -> Result<StoredTensor> {
         self.encode_near_with(planned, fits, &NoCache)
     }
 
@@ -106,7 +106,7 @@ impl<'a> TensorEncoder<'a> {
             self.rows.progress.advance((info.rows * info.cols) as u64);
             return Ok(known);
         }
-        let stored = self.encode_near_with(planned, std::slice::from_ref(fit), cache)?;
+        let stored = self.encode_near_with(planned, std::slice::from_ref(fit).into(), cache)?;
         cache.keep_tensor(&stored)?;
         Ok(stored)
     }
@@ -186,13 +186,13 @@ impl<'a> TensorEncoder<'a> {
     fn encode_near_with(
         &self,
         planned: &PlannedTensor,
-        fits: &[Fit],
+        fits: RowFits<'_>,
         cache: &dyn TensorCache,
     ) -> Result<StoredTensor> {
         let mut stored = self.encode_in_runs(planned, fits, cache)?;
         let Some(wanted) = self.cosine_wanted(planned) else { return Ok(stored) };
         if self.sized && stored.cosine_or_zero() < wanted {
-            stored = self.encode_in_runs(planned, &[Fit::default()], cache)?;
+            stored = self.encode_in_runs(planned, RowFits::Shares(&[Fit::default()]), cache)?;
         }
         while stored.cosine_or_zero() < wanted {
             let next = self.larger(planned, &stored.record, wanted)?;
@@ -206,7 +206,7 @@ impl<'a> TensorEncoder<'a> {
     fn encode_in_runs(
         &self,
         planned: &PlannedTensor,
-        fits: &[Fit],
+        fits: RowFits<'_>,
         cache: &dyn TensorCache,
     ) -> Result<StoredTensor> {
         let info = &planned.info;
@@ -215,12 +215,35 @@ impl<'a> TensorEncoder<'a> {
             return self.encode_parts(planned, &tensor, fits);
         }
         let form = self.form(planned, &tensor)?;
+        let encoded = match fits {
+            RowFits::Shares(fits) => self.encode_shares(planned, &tensor, form, fits, cache)?,
+            RowFits::Groups { fits, group_of } => {
+                self.encode_groups(planned, &tensor, form, fits, group_of)?
+            }
+        };
+        let record = record(planned, form.quant, &encoded);
+        let (kind, rows, cols) = (info.id.kind, record.rows, record.cols);
+        let EncodedRows { data, outliers, .. } = encoded;
+        let encoded = TensorBlocks { kind, rows, cols, quant: form.quant, layout: form.layout, data };
+        Ok(StoredTensor { id: info.id, encoded, outliers, split: None, record })
+    }
+
+    /// Encodes the shares of a tensor, one behind the other.
+    fn encode_shares(
+        &self,
+        planned: &PlannedTensor,
+        tensor: &Tensor,
+        form: BlockForm,
+        fits: &[Fit],
+        cache: &dyn TensorCache,
+    ) -> Result<EncodedRows> {
+        let info = &planned.info;
         let mut encoded = EncodedRows::default();
         let rows = tensor.rows() / fits.len();
         for (i, fit) in fits.iter().enumerate() {
             let rows = i * rows..(i + 1) * rows;
-            let apart = self.outliers(planned, form.quant, &tensor, rows.clone(), fit)?;
-            let encode = |rows| self.rows.encode(info, &tensor, rows, form, fit, apart.as_ref());
+            let apart = self.outliers(planned, form.quant, tensor, rows.clone(), fit)?;
+            let encode = |rows| self.rows.encode(info, tensor, rows, form, fit, apart.as_ref());
             if apart.is_some() || !cache.keeps() {
                 encoded.append(encode(rows)?);
                 continue;
@@ -230,11 +253,7 @@ impl<'a> TensorEncoder<'a> {
                 encoded.append(self.run_once(&run, cache, encode)?);
             }
         }
-        let record = record(planned, form.quant, &encoded);
-        let (kind, rows, cols) = (info.id.kind, record.rows, record.cols);
-        let EncodedRows { data, outliers, .. } = encoded;
-        let encoded = TensorBlocks { kind, rows, cols, quant: form.quant, layout: form.layout, data };
-        Ok(StoredTensor { id: info.id, encoded, outliers, split: None, record })
+        Ok(encoded)
     }
 
     /// The rows that `cache` has, or those that are encoded now, which it then keeps.

@@ -54,7 +54,7 @@ impl<'a> AlongModel<'a, '_> {
                 let of = outputs.of(self.encoder.rows.isa, id, self.journal)?;
                 all.iter_mut().for_each(|fit| fit.outputs.clone_from(&of));
             }
-            let tensor = self.encoder.encode_near(planned, &all)?;
+            let tensor = self.encoder.encode_near(planned, all.as_slice().into())?;
             self.done.insert(id, tensor);
             fits.keep_for(rest.iter().map(|planned| planned.info.id));
         }

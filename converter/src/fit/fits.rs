@@ -17,15 +17,15 @@ use crate::plan::experts_of;
 use crate::quantize::{Correction, Feedback};
 
 /// Damping of second moments, as a part of the mean of their diagonal (GPTQ's, arXiv 2210.17323).
-const DAMPING: f32 = 0.01;
+pub(super) const DAMPING: f32 = 0.01;
 /// How far targets go from the original weights to those that make up for what is quantized before, with a text without end:
 /// best at a half (docs/measurements/simulations.md).
 const CORRECTION: f64 = 0.5;
 /// Tokens for each column at which they go half as far: what chance makes up is made up for on this text only.
 const TOKENS_OF_COLUMN: f64 = 8.0;
-/// Share of the mean that every column of a tied embedding gets on top of its moment as a head: as an embedding, all of its
-/// columns matter alike.
-const EMBEDDING_SHARE: f64 = 0.3;
+/// Share of the mean that every column of a tied embedding gets on top of its moment as a head, where no gradients say how much
+/// each of its columns matters as an embedding.
+pub(super) const EMBEDDING_SHARE: f64 = 0.3;
 
 /// The fits of the matrices of one step; those that read the same inputs share theirs.
 pub(crate) struct Fits {

@@ -8,12 +8,14 @@
 //! | `collect` | such files, made without a conversion |
 //! | `fits` | what each matrix is fitted to, from statistics |
 //! | `output_gradients`, `packed_moment` | gradients at what matrices give, measured once, and how they are kept |
+//! | `embedding` | what rows of the token embedding are fitted to |
 //! | `importance` | how much each layer matters, where no types are chosen |
 //! | `along_model` | layer by layer, each fitted to what those before it leave |
 //! | `passes` | all tensors of a file, in its order |
 
 mod along_model;
 mod collect;
+mod embedding;
 mod fits;
 mod importance;
 mod output_gradients;
@@ -24,13 +26,14 @@ mod statistics;
 mod text;
 mod written;
 
+pub(crate) use embedding::{head_groups, head_tokens};
 pub(crate) use fits::Fits;
 pub(crate) use importance::{
     PROBE_CHUNK, PROBE_CHUNKS, importance_of, probed_tokens, says_importance, weights_of_layers,
 };
 pub(crate) use output_gradients::{gradient_tokens, moment_rows, uses_gradients};
 pub(crate) use packed_moment::packed_bytes;
-pub(crate) use passes::{EMBEDDING_RECORD, FittedFile, Measured, head_of};
+pub(crate) use passes::{EMBEDDING_RECORD, FittedFile};
 pub(crate) use statistics::StatsFiles;
 pub(crate) use written::with_text;
 

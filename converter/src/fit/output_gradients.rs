@@ -105,7 +105,7 @@ impl OutputGradients {
         }
         let tokens = sequences.iter().map(|tokens| tokens.len()).sum();
         let layers = source.config().layers;
-        if !(0..layers).all(|layer| journal.has(&record_name(layer))) {
+        if !(0..layers).map(Some).chain([None]).all(|layer| journal.has(&record_name(layer))) {
             let Session { cpu, progress, cancel, .. } = *session;
             progress.begin("measuring gradients", (1 + BACKWARD_WORK) * u64::from(layers) * tokens as u64);
             let text = GradientText { source, cpu, sequences: &sequences, from: 0, progress, cancel };
@@ -134,10 +134,7 @@ impl OutputGradients {
         let Some(layer) = id.layer else { return Ok(None) };
         let known = match self.layer.take() {
             Some((known, moments)) if known == layer => moments,
-            _ => {
-                let broken = || ConvertError::BrokenJournal { what: record_name(layer) };
-                from_bytes(&journal.get(&record_name(layer))?.ok_or_else(broken)?).ok_or_else(broken)?
-            }
+            _ => moments_of(Some(layer), journal)?,
         };
         let (_, moments) = self.layer.insert((layer, known));
         let Some(moment) = moments.get(&id.kind) else { return Ok(None) };
@@ -145,6 +142,22 @@ impl OutputGradients {
         let damping = DAMPING + moment.rows() as f64 / self.tokens.max(1) as f64;
         Ok(moment.feedback(isa, damping).map(Arc::new))
     }
+
+    /// The mean over tokens of `g g'` at the rows of the token embedding that they take, n x n for n columns, both triangles.
+    ///
+    /// # Errors
+    /// When the journal cannot be read, or is damaged.
+    pub fn of_embedding(&self, journal: &mut Journal) -> Result<Option<Vec<f32>>> {
+        let moments = moments_of(None, journal)?;
+        let mean = moments.get(&TensorKind::TokenEmbedding).map(|moment| moment.values(self.tokens));
+        Ok(mean.filter(|values| values.iter().all(|value| value.is_finite())))
+    }
+}
+
+/// The moments of a layer, or of the token embedding, in the journal.
+fn moments_of(layer: Option<u32>, journal: &mut Journal) -> Result<BTreeMap<TensorKind, PackedMoment>> {
+    let broken = || ConvertError::BrokenJournal { what: record_name(layer) };
+    from_bytes(&journal.get(&record_name(layer))?.ok_or_else(broken)?).ok_or_else(broken)
 }
 
 /// Sequences of the text, evenly spread over it.
@@ -155,8 +168,8 @@ fn sequences<'a>(source: &dyn WeightSource, effort: SearchEffort, tokens: &'a [u
     (0..wanted).map(|i| all[i * all.len() / wanted]).collect()
 }
 
-fn record_name(layer: u32) -> String {
-    format!("gradients {layer}")
+fn record_name(layer: Option<u32>) -> String {
+    layer.map_or("gradients of the embedding".to_owned(), |layer| format!("gradients {layer}"))
 }
 
 /// Kinds and moments, one behind the other.

@@ -10,6 +10,8 @@ const ONE: f64 = 32767.0;
 /// The moment of n outputs.
 #[derive(Debug, PartialEq)]
 pub(super) struct PackedMoment {
+    /// Mean of the diagonal.
+    mean: f32,
     /// Roots of the diagonal, in units of that of its mean.
     roots: Vec<f32>,
     /// Of outputs i < j, one row i after the other.
@@ -32,7 +34,7 @@ impl PackedMoment {
                 correlations.push((part.clamp(-1.0, 1.0) * ONE).round() as i16);
             }
         }
-        PackedMoment { roots, correlations }
+        PackedMoment { mean: mean as f32, roots, correlations }
     }
 
     /// Outputs.
@@ -59,9 +61,17 @@ impl PackedMoment {
         unit * f64::from(self.correlations[before + j - i - 1]) / ONE
     }
 
+    /// The moment of sums over so many tokens, for one of them: n x n values, both triangles.
+    pub fn values(&self, tokens: usize) -> Vec<f32> {
+        let (n, mean) = (self.rows(), f64::from(self.mean) / tokens.max(1) as f64);
+        let entry = |at: usize| (mean * self.entry((at / n).min(at % n), (at / n).max(at % n))) as f32;
+        (0..n * n).map(entry).collect()
+    }
+
     /// Appends it.
     pub fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend((self.rows() as u32).to_le_bytes());
+        bytes.extend(self.mean.to_le_bytes());
         self.roots.iter().for_each(|root| bytes.extend(root.to_le_bytes()));
         self.correlations.iter().for_each(|part| bytes.extend(part.to_le_bytes()));
     }
@@ -70,9 +80,11 @@ impl PackedMoment {
     pub fn read(bytes: &[u8]) -> Option<(PackedMoment, &[u8])> {
         let (count, rest) = bytes.split_first_chunk::<4>()?;
         let n = u32::from_le_bytes(*count) as usize;
+        let (mean, rest) = rest.split_first_chunk::<4>()?;
         let (roots, rest) = rest.split_at_checked(n.checked_mul(4)?)?;
         let (correlations, rest) = rest.split_at_checked(n.checked_mul(n.saturating_sub(1))?)?;
         let moment = PackedMoment {
+            mean: f32::from_le_bytes(*mean),
             roots: roots.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
             correlations: correlations.as_chunks().0.iter().map(|bytes| i16::from_le_bytes(*bytes)).collect(),
         };
@@ -82,7 +94,7 @@ impl PackedMoment {
 
 /// Bytes of the moment of so many outputs.
 pub(crate) const fn packed_bytes(rows: u64) -> u64 {
-    4 + 4 * rows + rows * rows.saturating_sub(1)
+    8 + 4 * rows + rows * rows.saturating_sub(1)
 }
 
 #[cfg(test)]
@@ -102,8 +114,11 @@ mod tests {
         let (read, rest) = PackedMoment::read(&bytes).unwrap();
         assert_eq!((&read, rest), (&moment, &[9][..]));
         let mean = (0..n).map(|i| f64::from(values[i * n + i])).sum::<f64>() / n as f64;
+        let of_four = read.values(4);
         for i in 0..n {
             for j in i..n {
+                assert!((of_four[i * n + j] - values[i * n + j] / 4.0).abs() < 1e-3, "{i}, {j}");
+                assert_eq!(of_four[i * n + j], of_four[j * n + i], "{i}, {j}");
                 let (found, expected) = (read.entry(i, j) * mean, f64::from(values[i * n + j]));
                 assert!((found - expected).abs() < 1e-3, "{i}, {j}: {found} for {expected}");
             }

@@ -2,33 +2,25 @@
 
 use std::collections::HashMap;
 
-use qsf_calibration::{LayerStats, run_streams};
+use qsf_calibration::run_streams;
 use qsf_format::{TensorId, TensorKind};
 use qsf_runtime::source::Replaced;
 
 use super::along_model::AlongModel;
+use super::embedding::EmbeddingFits;
 use super::fits::Fits;
 use super::output_gradients::OutputGradients;
 use super::statistics::StatsFiles;
-use crate::encode::{Fit, NoCache, StoredTensor, TensorEncoder};
+use crate::encode::{Fit, NoCache, RowFits, TensorEncoder};
 use crate::error::{ConvertError, Result};
 use crate::options::SearchEffort;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlannedTensor};
 use crate::resume::{Journal, Records, from_bytes, to_bytes};
 use crate::session::Session;
 use crate::write::FileWriter;
 
 /// The journal's record of the token embedding.
 pub(crate) const EMBEDDING_RECORD: &str = "embedding";
-
-/// What was measured of the unchanged model.
-#[derive(Default)]
-pub(crate) struct Measured {
-    /// What the head reads.
-    pub head: LayerStats,
-    /// Divergence of the model's predictions without each layer; empty where nobody wants it.
-    pub importance: Vec<f32>,
-}
 
 /// A file whose tensors are fitted to what they read, about to be written.
 pub(crate) struct FittedFile<'a, 'e> {
@@ -41,19 +33,28 @@ pub(crate) struct FittedFile<'a, 'e> {
 
 impl FittedFile<'_, '_> {
     /// Writes all tensors, each fitted to the inputs that the quantized ones before it make of the text. What `journal` has
-    /// is not encoded again.
+    /// is not encoded again. `importance` is that of each layer, where it was measured.
     ///
     /// # Errors
     /// When a tensor cannot be encoded, a file not be written, or the user interrupts.
-    pub fn along_text(self, measured: Measured, journal: &mut Journal, effort: SearchEffort) -> Result<()> {
+    pub fn along_text(self, importance: &[f32], journal: &mut Journal, effort: SearchEffort) -> Result<()> {
         let FittedFile { encoder, plan, file, session, .. } = self;
         let Session { cpu, tokens, progress, cancel } = session;
         let source = encoder.source;
-        let Measured { head, importance } = measured;
         let outputs = OutputGradients::measure(source, journal, effort, &session)?;
         let stored = match journal.get(EMBEDDING_RECORD)?.as_deref().map(from_bytes) {
             Some(Some(known)) => known,
-            _ => vec![embedding(encoder, plan, &head)?],
+            _ => {
+                let planned = embedding_of(plan)?;
+                let gradients = match &outputs {
+                    Some(outputs) => outputs.of_embedding(journal)?,
+                    None => None,
+                };
+                let outliers = !planned.outliers.is_none();
+                let gradients = gradients.as_deref();
+                let fits = EmbeddingFits::measure(source, effort, gradients, outliers, &session)?;
+                vec![encoder.encode_near(planned, fits.rows())?]
+            }
         };
         journal.put_new(EMBEDDING_RECORD, &to_bytes(&stored))?;
         let mut quantized = Replaced::new(source);
@@ -61,16 +62,9 @@ impl FittedFile<'_, '_> {
             quantized.replace(tensor.id, encoder.as_read(tensor)?)?;
             file.embedding(tensor)?;
         }
-        drop((stored, head));
-        let mut layers = AlongModel {
-            encoder,
-            plan,
-            file,
-            journal,
-            importance: &importance,
-            outputs,
-            done: HashMap::new(),
-        };
+        drop(stored);
+        let mut layers =
+            AlongModel { encoder, plan, file, journal, importance, outputs, done: HashMap::new() };
         let step = run_streams(source, &quantized, cpu, tokens, &mut layers, progress, cancel)?;
         let isa = encoder.rows.isa;
         let head = TensorId::of_model(TensorKind::Head);
@@ -87,15 +81,21 @@ impl FittedFile<'_, '_> {
         let FittedFile { encoder, plan, file, stats, session } = self;
         let (source, isa) = (encoder.source, encoder.rows.isa);
         // The file begins with the embedding, and the statistics end with what it is fitted to.
-        let head = stats.head(source, &session)?;
-        file.embedding(&embedding(encoder, plan, &head)?)?;
+        let head = stats.head()?;
+        let planned = embedding_of(plan)?;
+        let fit = match source.config().tied_head {
+            true => Fits::of_stats(isa, head.clone()).of(planned.info.id, None)?,
+            false => Fit::default(),
+        };
+        file.embedding(&encoder.encode_near(planned, RowFits::Shares(&[fit]))?)?;
         stats.for_each_layer(source, &session, |stats| {
             let Some(layer) = stats.layer else { return Ok(()) };
             let mut fits = Fits::of_stats(isa, stats);
             let mut of_layer = plan.tensors().iter().filter(|t| t.info.id.layer == Some(layer));
             let mut stored = Vec::new();
             while let Some(planned) = of_layer.next() {
-                stored.push(encoder.encode_near(planned, &fits.all(source.config(), planned.info.id)?)?);
+                let all = fits.all(source.config(), planned.info.id)?;
+                stored.push(encoder.encode_near(planned, all.as_slice().into())?);
                 fits.keep_for(of_layer.clone().map(|planned| planned.info.id));
             }
             file.layer(stored, None)?;
@@ -107,32 +107,7 @@ impl FittedFile<'_, '_> {
     }
 }
 
-/// What the head reads in the unchanged model, where someone needs it.
-///
-/// # Errors
-/// When a file of statistics or a tensor is damaged, or the user interrupts.
-pub(crate) fn head_of(
-    encoder: &TensorEncoder<'_>,
-    stats: &mut StatsFiles,
-    journal: &Journal,
-    session: &Session<'_>,
-) -> Result<LayerStats> {
-    let tied = encoder.source.config().tied_head;
-    // The embedding is fitted to it if it is the head, too, and was not fitted in an earlier run.
-    if stats.writes() || (tied && !journal.has(EMBEDDING_RECORD)) {
-        stats.head(encoder.source, session)
-    } else {
-        Ok(LayerStats::default())
-    }
-}
-
-/// The token embedding. One that is the head, too, is fitted to what the head reads.
-fn embedding(encoder: &TensorEncoder<'_>, plan: &Plan, head: &LayerStats) -> Result<StoredTensor> {
+fn embedding_of(plan: &Plan) -> Result<&PlannedTensor> {
     let id = TensorId::of_model(TensorKind::TokenEmbedding);
-    let missing = || ConvertError::BrokenJournal { what: id.to_string() };
-    let planned = plan.tensor(id).ok_or_else(missing)?;
-    let tied = encoder.source.config().tied_head;
-    let fit =
-        if tied { Fits::of_stats(encoder.rows.isa, head.clone()).of(id, None)? } else { Fit::default() };
-    encoder.encode_near(planned, &[fit])
+    plan.tensor(id).ok_or_else(|| ConvertError::BrokenJournal { what: id.to_string() })
 }

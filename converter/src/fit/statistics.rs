@@ -2,9 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use qsf_calibration::{
-    Detail, LayerStats, MergedStats, StatsHeader, StatsWriter, TextMark, collect_head, for_each_layer,
-};
+use qsf_calibration::{Detail, LayerStats, MergedStats, StatsHeader, StatsWriter, TextMark, for_each_layer};
 use qsf_format::FormatError;
 use qsf_runtime::RuntimeError;
 use qsf_runtime::file_hash::hex;
@@ -175,21 +173,12 @@ impl StatsFiles {
         self.read.as_mut().map_or(Ok(LayerStats::default()), |known| known.layer(Some(layer)))
     }
 
-    /// What the head reads in the unchanged model. Statistics that are to be written are collected whole.
-    pub fn head(&mut self, source: &dyn WeightSource, session: &Session<'_>) -> Result<LayerStats> {
-        if let Some(merged) = &mut self.read {
-            return merged.layer(None);
-        }
-        let Session { cpu, tokens, progress, cancel } = *session;
-        if self.write.is_none() {
-            return Ok(collect_head(source, cpu, tokens, progress, cancel)?);
-        }
-        let mut head = LayerStats::default();
-        self.for_each_layer(source, session, |stats| {
-            head = stats;
-            Ok(())
-        })?;
-        Ok(head)
+    /// What the head reads in the unchanged model, of files that are read.
+    ///
+    /// # Errors
+    /// When they are damaged.
+    pub fn head(&mut self) -> Result<LayerStats> {
+        self.read.as_mut().map_or(Ok(LayerStats::default()), |known| known.layer(None))
     }
 }
 

@@ -51,25 +51,21 @@ pub struct SavedPlan {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SavedSurvey {
-    whole_text: bool,
+    /// In plans of earlier versions. Nothing depends on it any more.
+    #[serde(default, rename = "whole_text", skip_serializing)]
+    _whole_text: Option<bool>,
     layer_importance: Vec<Option<f64>>,
 }
 
 impl SavedSurvey {
     fn of(survey: &SurveyedModel) -> SavedSurvey {
         let number = |value: &f32| Some(f64::from(*value)).filter(|value| value.is_finite());
-        SavedSurvey {
-            whole_text: survey.whole_text,
-            layer_importance: survey.importance.iter().map(number).collect(),
-        }
+        SavedSurvey { _whole_text: None, layer_importance: survey.importance.iter().map(number).collect() }
     }
 
     pub fn restore(&self) -> SurveyedModel {
         let number = |value: &Option<f64>| value.map_or(f32::NAN, |value| value as f32);
-        SurveyedModel {
-            whole_text: self.whole_text,
-            importance: self.layer_importance.iter().map(number).collect(),
-        }
+        SurveyedModel { importance: self.layer_importance.iter().map(number).collect() }
     }
 }
 

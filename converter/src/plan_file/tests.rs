@@ -22,7 +22,7 @@ fn tensors() -> [TensorInfo; 3] {
 fn saved() -> (SavedPlan, Plan) {
     let rules = ["layer 10 attn_q=8bit".parse().unwrap(), "token_embedding=3bit+0.25%".parse().unwrap()];
     let plan = Plan::new(&tensors(), Recipe::Uniform(QuantType::Q4), &rules, OutlierShare::NONE).unwrap();
-    let survey = SurveyedModel { whole_text: false, importance: vec![0.1, f32::MIN_POSITIVE] };
+    let survey = SurveyedModel { importance: vec![0.1, f32::MIN_POSITIVE] };
     (SavedPlan::of(&ConvertOptions::default(), &plan, Vec::new(), None, Some(&survey)), plan)
 }
 

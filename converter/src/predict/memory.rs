@@ -11,7 +11,8 @@ use super::time::SAMPLE_TOKENS;
 use crate::encode::VALUES_PER_RUN;
 use crate::error::Result;
 use crate::fit::{
-    gradient_tokens, moment_rows, probed_tokens, says_importance, uses_gradients, writing_bytes,
+    gradient_tokens, head_groups, head_tokens, moment_rows, probed_tokens, says_importance, uses_gradients,
+    writing_bytes,
 };
 use crate::options::{ConvertOptions, SearchEffort};
 use crate::plan::{Plan, PlannedTensor, experts_of};
@@ -127,6 +128,13 @@ pub(super) fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &Conve
             + gradient_bytes(source, options.effort, tokens);
         streams += layer_squares + FACTOR_BYTES * most_square + 4 * most_values;
         streams = streams.max(backwards);
+    }
+    // What the head reads of the text, and the moments of groups of tokens with what quantizers make of them.
+    let heard = head_tokens(config, options.effort, tokens as usize);
+    if heard > 0 {
+        let groups = head_groups(config, heard) as u64 * u64::from(config.hidden).pow(2);
+        let hidden = 4 * heard as u64 * config.stream_width() as u64;
+        streams = streams.max(ends + one_layer.max(4 * COPIES_OF_MOMENTS * groups) + hidden);
     }
     // Every model that misses a layer has hidden states of its own, and the probe logits twice.
     let importance = if says_importance(options) {

@@ -114,8 +114,7 @@ pub fn predict(
             let chosen = wanted.choose(&mut stats, &mut NoRecords)?;
             seconds += started.elapsed().as_secs_f64();
             plan = chosen.plan;
-            let (whole_text, importance) = (options.stats_out.is_some(), chosen.measured.importance);
-            survey = Some(SurveyedModel { whole_text, importance });
+            survey = Some(SurveyedModel { importance: chosen.importance });
             Some(chosen.damage)
         }
     };

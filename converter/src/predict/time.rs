@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::encode::{BlockForm, Fit, TensorEncoder};
 use crate::error::Result;
-use crate::fit::{Fits, StatsFiles, gradient_tokens, probed_tokens, uses_gradients};
+use crate::fit::{Fits, StatsFiles, gradient_tokens, head_tokens, probed_tokens, uses_gradients};
 use crate::options::ConvertOptions;
 
 use crate::plan::{Plan, PlannedTensor, TensorType, experts_of, layout_of};
@@ -49,7 +49,8 @@ pub(super) fn seconds_of_conversion(
         let (measured, found) = time_of_layer(session, source, Detail::Full)?;
         let chunks = session.tokens.len() as f64 / SAMPLE_TOKENS.min(session.tokens.len()) as f64;
         // Both streams through every layer, the quantized one twice, and moments of it and across the two.
-        let passes = 2.0 * measured + forward + if source.config().tied_head { forward } else { 0.0 };
+        let heard = head_tokens(source.config(), options.effort, session.tokens.len()) as f64;
+        let passes = 2.0 * measured + forward * (1.0 + heard / session.tokens.len() as f64);
         seconds += layers * chunks * passes;
         if uses_gradients(source, options.effort, session.tokens.len()) {
             let part = gradient_tokens(source, options.effort, session.tokens.len()) as f64

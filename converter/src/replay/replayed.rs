@@ -12,8 +12,6 @@ use crate::plan::Plan;
 /// What was measured of the unchanged model when types were chosen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SurveyedModel {
-    /// On the whole calibration text, not on parts of it.
-    pub whole_text: bool,
     /// Of each layer, how much it matters.
     pub importance: Vec<f32>,
 }
