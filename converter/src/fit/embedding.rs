@@ -21,7 +21,7 @@ const NORMAL_TOKENS: usize = 65536;
 /// Most groups of tokens, and the tokens of the text for each (docs/measurements/simulations.md).
 const MOST_GROUPS: usize = 64;
 const TOKENS_OF_GROUP: usize = 512;
-/// Most values of the moments of all groups together.
+/// Most values of the moments of all groups together, where the widest moment of a layer has not more: these are gone by then.
 const MOST_VALUES: usize = 1 << 25;
 /// Rows of the head for each group, at least.
 const LEAST_ROWS: usize = 16;
@@ -36,8 +36,10 @@ pub(crate) fn head_tokens(config: &ModelConfig, effort: SearchEffort, tokens: us
 }
 
 /// Groups of rows that are fitted to moments of their own, where so many tokens go through the model.
-pub(crate) fn head_groups(config: &ModelConfig, tokens: usize) -> usize {
-    let of_moments = MOST_VALUES / (config.hidden as usize).pow(2).max(1);
+pub(crate) fn head_groups(source: &dyn WeightSource, tokens: usize) -> usize {
+    let (config, layers) = (source.config(), source.tensors().iter().filter(|t| t.id.layer.is_some()));
+    let widest = layers.filter(|t| t.id.kind.is_matrix()).map(|t| t.cols).max().unwrap_or(0);
+    let of_moments = widest.pow(2).max(MOST_VALUES) / (config.hidden as usize).pow(2).max(1);
     let of_rows = config.vocab as usize / LEAST_ROWS;
     (tokens / TOKENS_OF_GROUP).min(MOST_GROUPS).min(of_moments).min(of_rows).max(1)
 }
@@ -72,7 +74,7 @@ impl EmbeddingFits {
         let chunk = LayerRunner::chunk_of(config).min(tokens.len()).max(1);
         let wanted = head_tokens(config, effort, tokens.len()).div_ceil(chunk).max(1);
         let heard = spread(tokens, chunk, wanted);
-        let groups = head_groups(config, heard.len());
+        let groups = head_groups(source, heard.len());
         let head = HeadMoments::measure(source, cpu, &heard, groups, progress, cancel)?;
         let fit = |group| {
             let (mut moment, cols) = (head.moment(group), config.hidden as usize);

@@ -132,7 +132,7 @@ pub(super) fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &Conve
     // What the head reads of the text, and the moments of groups of tokens with what quantizers make of them.
     let heard = head_tokens(config, options.effort, tokens as usize);
     if heard > 0 {
-        let groups = head_groups(config, heard) as u64 * u64::from(config.hidden).pow(2);
+        let groups = head_groups(source, heard) as u64 * u64::from(config.hidden).pow(2);
         let hidden = 4 * heard as u64 * config.stream_width() as u64;
         streams = streams.max(ends + one_layer.max(4 * COPIES_OF_MOMENTS * groups) + hidden);
     }
