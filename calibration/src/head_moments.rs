@@ -64,7 +64,8 @@ impl Group {
 
 impl HeadMoments {
     /// Runs `tokens` through the unchanged model, in chunks of at most 512, each from an empty context. The rows of its head come
-    /// in at most `groups` groups. In memory are the hidden states of the text, a layer, and `groups` moments.
+    /// in at most `groups` groups. Without groups, all inputs count alike, for all rows. In memory are the hidden states of the text,
+    /// a layer, and the moments.
     ///
     /// # Errors
     /// When there are no tokens, one is beyond the vocabulary, a tensor is damaged, the model computes something that is not
@@ -73,12 +74,12 @@ impl HeadMoments {
         source: &dyn WeightSource,
         cpu: &Cpu,
         tokens: &[u32],
-        groups: usize,
+        groups: Option<usize>,
         progress: &dyn Progress,
         cancel: &Cancel,
     ) -> Result<HeadMoments> {
         let (config, mut stream) = (source.config(), Stream::new(source, cpu, tokens)?);
-        let behind = layers_of_head(source);
+        let behind = groups.map_or(0, |_| layers_of_head(source));
         progress.begin("calibrating", tokens.len() as u64 * (u64::from(config.layers) + behind));
         for layer in 0..config.layers {
             let weights = LayerWeights::load(source, layer)?;
@@ -92,21 +93,29 @@ impl HeadMoments {
         }
         let kind = if config.tied_head { TensorKind::TokenEmbedding } else { TensorKind::Head };
         let head = source.load(TensorId::of_model(kind))?;
-        let group_of = cluster_rows(cpu, &head, groups, &Unwatched, cancel)?.cluster_of;
+        let group_of = match groups {
+            Some(groups) => cluster_rows(cpu, &head, groups, &Unwatched, cancel)?.cluster_of,
+            None => vec![0; head.rows()],
+        };
         let cols = stream.head_width();
+        let weighted = groups.is_some();
         let count = group_of.iter().max().map_or(0, |last| usize::from(*last) + 1);
         let values = || zeros(cols.saturating_mul(cols), "second moments of the head");
         let group = || Ok(Group { products: values()?, ..Group::default() });
         let mut groups = (0..count).map(|_| group()).collect::<Result<Vec<Group>>>()?;
         for i in 0..stream.chunks() {
             cancel.check()?;
-            add_chunk(&mut stream, i, &group_of, &mut groups)?;
+            let weights = match weighted {
+                true => weights(&mut stream, i, &group_of, groups.len())?,
+                false => vec![1.0; 2 * stream.tokens(i)],
+            };
+            add_chunk(&mut stream, i, &weights, &mut groups)?;
             progress.advance(behind * stream.tokens(i) as u64);
         }
         let mut all = group()?;
         groups.iter().for_each(|group| all.add(group));
         if !all.weights.is_finite() || all.products.iter().any(|value| !value.is_finite()) {
-            return Err(RuntimeError::NotANumber { what: "what the head reads".into() });
+            return Err(RuntimeError::NotANumber { what: "an input of the head that is not finite".into() });
         }
         progress.end();
         Ok(HeadMoments { cols, group_of, groups, all })
@@ -154,15 +163,12 @@ fn layers_of_head(source: &dyn WeightSource) -> u64 {
     head.div_ceil(values(Some(0)).max(1))
 }
 
-/// Adds what the head reads of chunk `i`, behind the last layer.
-fn add_chunk(stream: &mut Stream, i: usize, group_of: &[u16], groups: &mut [Group]) -> Result<()> {
+/// Of each token of chunk `i`, behind the last layer, and each of so many groups: its weight, and its probability.
+fn weights(stream: &mut Stream, i: usize, group_of: &[u16], groups: usize) -> Result<Vec<f32>> {
     let cpu = stream.cpu().clone();
-    let (tokens, vocab, cols) = (stream.tokens(i), group_of.len(), stream.head_width());
+    let (tokens, vocab, width) = (stream.tokens(i), group_of.len(), 2 * groups);
     let at_once = (LOGITS / vocab.max(1)).clamp(1, tokens.max(1));
-    let mut logits = Vec::new();
-    // Of each token and group: the weight, and the probability.
-    let mut weights = vec![0.0f32; 2 * tokens * groups.len()];
-    let width = 2 * groups.len();
+    let (mut logits, mut weights) = (Vec::new(), vec![0.0f32; tokens * width]);
     for (first, weights) in (0..tokens).step_by(at_once).zip(weights.chunks_mut(at_once * width)) {
         let count = weights.len() / width;
         logits.resize(count * vocab, 0.0);
@@ -178,6 +184,12 @@ fn add_chunk(stream: &mut Stream, i: usize, group_of: &[u16], groups: &mut [Grou
             }
         });
     }
+    Ok(weights)
+}
+
+/// Adds what the head reads of chunk `i`, behind the last layer.
+fn add_chunk(stream: &mut Stream, i: usize, weights: &[f32], groups: &mut [Group]) -> Result<()> {
+    let (cpu, cols, width) = (stream.cpu().clone(), stream.head_width(), 2 * groups.len());
     let rows = stream.head_input(i)?;
     let (mut panels, mut weighted) = (ColumnPanels::new(), Vec::new());
     for (number, group) in groups.iter_mut().enumerate() {
@@ -218,7 +230,7 @@ mod tests {
 
     fn measured(source: &dyn WeightSource, cpu: &Cpu, groups: usize) -> HeadMoments {
         let tokens: Vec<u32> = (0..60).map(|i| i * 7 % source.config().vocab).collect();
-        HeadMoments::measure(source, cpu, &tokens, groups, &Unwatched, &Cancel::default()).unwrap()
+        HeadMoments::measure(source, cpu, &tokens, Some(groups), &Unwatched, &Cancel::default()).unwrap()
     }
 
     fn logits(source: &dyn WeightSource) -> Vec<f32> {
@@ -277,6 +289,33 @@ mod tests {
         let mut none = found;
         none.groups[2] = Group { products: vec![0.0; none.cols * none.cols], ..Group::default() };
         assert_eq!(none.moment(2)[0], none.all.per_token(0) as f32);
+    }
+
+    #[test]
+    fn without_groups_all_inputs_count_alike() {
+        let source = golden("qwen3");
+        let (cpu, tokens) = (Cpu::new(Isa::best()), [3, 50, 7, 11, 2]);
+        let cancel = Cancel::default();
+        let found = HeadMoments::measure(&*source, &cpu, &tokens, None, &Unwatched, &cancel).unwrap();
+        let mut expected = None;
+        let detail = crate::Detail::Full;
+        crate::for_each_layer::<RuntimeError>(
+            &*source,
+            &cpu,
+            &tokens,
+            detail,
+            &Unwatched,
+            &cancel,
+            |stats| {
+                expected =
+                    stats.inputs.get(&qsf_runtime::LinearInput::Head).and_then(crate::Moments::second_moment);
+                Ok(())
+            },
+        )
+        .unwrap();
+        let (found, expected) = (found.moment(0), expected.unwrap());
+        let close = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-4 * b.abs() + 1e-6;
+        assert!(found.len() == expected.len() && found.iter().zip(&expected).all(close));
     }
 
     #[test]

@@ -119,6 +119,13 @@ impl GradientText<'_> {
         let mut of_ends = Sink::new(self.cpu, visitor, None);
         for (sequence, hidden) in last.iter().enumerate() {
             let rows = ends.head_input(self.cpu, hidden);
+            // Before a visitor hears of gradients that say nothing.
+            if rows.iter().any(|value| !value.is_finite()) {
+                return Err(RuntimeError::NotANumber {
+                    what: "an input of the head that is not finite".into(),
+                }
+                .into());
+            }
             let mut at_rows = vec![0.0; rows.len()];
             for positions in self.steps(sequence) {
                 let of = positions.start * ends.hidden()..positions.end * ends.hidden();

@@ -74,7 +74,8 @@ impl EmbeddingFits {
         let chunk = LayerRunner::chunk_of(config).min(tokens.len()).max(1);
         let wanted = head_tokens(config, effort, tokens.len()).div_ceil(chunk).max(1);
         let heard = spread(tokens, chunk, wanted);
-        let groups = head_groups(source, heard.len());
+        // Without gradients there is little to gain by groups.
+        let groups = gradients.map(|_| head_groups(source, heard.len()));
         let head = HeadMoments::measure(source, cpu, &heard, groups, progress, cancel)?;
         let fit = |group| {
             let (mut moment, cols) = (head.moment(group), config.hidden as usize);

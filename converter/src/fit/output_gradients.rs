@@ -169,7 +169,7 @@ fn sequences<'a>(source: &dyn WeightSource, effort: SearchEffort, tokens: &'a [u
 }
 
 fn record_name(layer: Option<u32>) -> String {
-    layer.map_or("gradients of the embedding".to_owned(), |layer| format!("gradients {layer}"))
+    layer.map_or("gradients at the embedding".to_owned(), |layer| format!("gradients at layer {layer}"))
 }
 
 /// Kinds and moments, one behind the other.
