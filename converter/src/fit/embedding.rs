@@ -16,7 +16,8 @@ use crate::options::SearchEffort;
 use crate::quantize::Feedback;
 use crate::session::Session;
 
-/// Most tokens that go through the model for the head, for a search of normal effort: twice as many gain 1 % of the divergence.
+/// Most tokens that go through the model for the head, for a search of normal effort: more gain little
+/// (docs/measurements/simulations.md).
 const NORMAL_TOKENS: usize = 65536;
 /// Most groups of tokens, and the tokens of the text for each (docs/measurements/simulations.md).
 const MOST_GROUPS: usize = 64;

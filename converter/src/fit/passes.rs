@@ -46,14 +46,19 @@ impl FittedFile<'_, '_> {
             Some(Some(known)) => known,
             _ => {
                 let planned = embedding_of(plan)?;
-                let gradients = match &outputs {
-                    Some(outputs) => outputs.of_embedding(journal)?,
-                    None => None,
-                };
-                let outliers = !planned.outliers.is_none();
-                let gradients = gradients.as_deref();
-                let fits = EmbeddingFits::measure(source, effort, gradients, outliers, &session)?;
-                vec![encoder.encode_near(planned, fits.rows())?]
+                if planned.quant.is_float() && planned.finer.is_none() {
+                    // Floats are fitted to nothing.
+                    vec![encoder.encode_near(planned, RowFits::Shares(&[Fit::default()]))?]
+                } else {
+                    let gradients = match &outputs {
+                        Some(outputs) => outputs.of_embedding(journal)?,
+                        None => None,
+                    };
+                    let outliers = !planned.outliers.is_none();
+                    let gradients = gradients.as_deref();
+                    let fits = EmbeddingFits::measure(source, effort, gradients, outliers, &session)?;
+                    vec![encoder.encode_near(planned, fits.rows())?]
+                }
             }
         };
         journal.put_new(EMBEDDING_RECORD, &to_bytes(&stored))?;
