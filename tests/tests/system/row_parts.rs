@@ -62,7 +62,7 @@ fn a_size_gives_frequent_tokens_larger_types_and_less_divergence_than_one_type_f
     let parts = parts.filter(|t| t["kind"].as_str().unwrap().starts_with("token_embedding")).count();
     assert!(parts > 1, "{listed}");
     let chosen = divergence(&file("chosen.qsf"), &model);
-    for ty in ["x2", "x3", "x4"] {
+    for ty in ["x3", "x4"] {
         let one = file(&format!("{ty}.qsf"));
         convert(&model, &one, &format!("{text} --tensor-type token_embedding={ty}")).run().ok();
         let one = divergence(&one, &model);
