@@ -5,6 +5,7 @@ use qsf_format::panels::PANEL_ROWS;
 use qsf_format::{Encoding, GridLevels, Planes, QuantType, TrellisState};
 
 /// Planes of codes as numbers, for [`Form::PLANES`].
+pub(super) const TWO: u8 = number(Planes::TWO);
 pub(super) const TWO_AND_ONE: u8 = number(Planes::TWO_AND_ONE);
 pub(super) const FOUR: u8 = number(Planes::FOUR);
 pub(super) const FOUR_AND_ONE: u8 = number(Planes::FOUR_AND_ONE);

@@ -3,10 +3,12 @@
 use qsf_format::{CodeTables, GRID_UNIT, TRELLIS_UNIT};
 
 use super::form::{FOUR_AND_ONE, FOUR_AND_TWO, Form};
+use super::grid_lookup::{Order, Tables, plain};
+use super::tokens::QUADS;
 use super::unpack::{PanelIsa, WORDS, four_bits, quad};
 
-/// Words of four codes in a block.
-const QUADS: usize = 8;
+/// Codes of four bits that begin at bit 1 or 2 of an index.
+static BEHIND: [Order; 2] = [plain(1, 4), plain(2, 4)];
 
 /// Codes of all quads, each by a call with its number as the last argument of a generic function.
 macro_rules! quads {
@@ -56,6 +58,8 @@ impl Levels {
 pub(super) struct Head<I: PanelIsa> {
     /// Both tables, each for codes that begin at bits 0, 1 and 2.
     tables: [[I::Codes; 3]; 2],
+    /// Those of a grid type where a lookup ignores bits.
+    grid: Option<Tables<I>>,
     /// Scale of each row, in the unit of the type.
     scale: I::Floats,
     shift: I::Floats,
@@ -70,9 +74,11 @@ impl<I: PanelIsa> Head<I> {
         // SAFETY: the caller's promises.
         unsafe {
             let [first, second] = [I::table(&levels.tables[0]), I::table(&levels.tables[1])];
-            let skipping = |table| [table, I::skipping(table, 1), I::skipping(table, 2)];
+            let by_begin = |table| [table, I::reordered(table, &BEHIND[0]), I::reordered(table, &BEHIND[1])];
+            let has_grid = I::SKIPS_BITS && !Form::<QUANT>::IS_TRELLIS && Form::<QUANT>::EVEN_OFFSET == 0;
             Head {
-                tables: [skipping(first), skipping(second)],
+                tables: [by_begin(first), by_begin(second)],
+                grid: if has_grid { Some(Tables::new::<QUANT>(&levels.tables)) } else { None },
                 scale: I::mul(I::halves(panel), I::splat(unit)),
                 shift: I::splat(levels.shift),
             }
@@ -105,6 +111,9 @@ impl<I: PanelIsa> Head<I> {
         // SAFETY: the caller's promises.
         unsafe {
             let words = block.add(Form::<QUANT>::CODES_OFFSET);
+            if let Some(grid) = &self.grid {
+                return grid.codes::<QUANT>(words);
+            }
             match (Form::<QUANT>::IS_TRELLIS, Form::<QUANT>::CODE_BITS) {
                 (true, 2) => self.trellis_codes_2::<QUANT>(words, j),
                 (true, 3) => self.trellis_codes_3::<QUANT>(words, j),

@@ -29,8 +29,7 @@ pub(super) trait PanelIsa {
     /// What [`PanelIsa::dot_signed`] wants added to signed codes: 0, or 128 where it multiplies unsigned ones. Then its sums
     /// are too large by so many times the sum of the codes x.
     const OFFSET: u8;
-    /// Whether [`PanelIsa::lookup`] finds codes of four bits wherever they begin, at bit 0, 1 or 2 of a byte, by a table of
-    /// [`PanelIsa::skipping`].
+    /// Whether [`PanelIsa::lookup`] looks at the lower six bits of an index alone, in a table of 64 entries.
     const SKIPS_BITS: bool = false;
 
     /// Bytes from the superblock at work to the one that is fetched from memory: the processor's own prefetching stops at the end
@@ -61,10 +60,15 @@ pub(super) trait PanelIsa {
     unsafe fn carry(codes: Self::Codes, before: Self::Codes) -> Self::Codes;
     /// A table for [`PanelIsa::lookup`].
     unsafe fn table(entries: &[u8; 16]) -> Self::Codes;
-    /// The table for codes that begin at bit `bits`, at most 2, of a byte whose other bits may be anything. Only where
-    /// [`PanelIsa::SKIPS_BITS`].
+    /// A table of 32 entries for [`PanelIsa::lookup`]. Only where [`PanelIsa::SKIPS_BITS`].
     #[inline(always)]
-    unsafe fn skipping(table: Self::Codes, _bits: usize) -> Self::Codes {
+    unsafe fn long_table(entries: &[[u8; 16]; 2]) -> Self::Codes {
+        // SAFETY: the caller's promise.
+        unsafe { Self::table(&entries[0]) }
+    }
+    /// The table whose entry of each index is that of `order` in `table`. Only where [`PanelIsa::SKIPS_BITS`].
+    #[inline(always)]
+    unsafe fn reordered(table: Self::Codes, _order: &[u8; 64]) -> Self::Codes {
         table
     }
     /// Entries of the table instead of codes, which are below 16 unless [`PanelIsa::SKIPS_BITS`].

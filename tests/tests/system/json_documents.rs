@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use qsf_tests::*;
 use serde_json::Value;
@@ -46,7 +47,23 @@ impl Checker {
     }
 }
 
-/// A folder with a model, texts, and a file that has all that a file can have.
+/// A file that has all that a file can have, and what its conversion printed. It takes a minute, so all tests share it.
+struct Full {
+    printed: String,
+    file: Vec<u8>,
+    stats: Vec<u8>,
+}
+
+static FULL: LazyLock<Full> = LazyLock::new(|| {
+    let place = Place::without_file();
+    let args = "demo-1m full.qsf --target-bpw 5 --calibration text.txt --calibration-tokens 512 --clusters 8 --early-exit \
+                --eval text.txt --eval-chunks 1 --stats-out full.stats -t 1 --json";
+    let printed = place.call("qsf-convert", args).run().ok().stdout;
+    let [file, stats] = ["full.qsf", "full.stats"].map(|name| fs::read(place.path(name)).unwrap());
+    Full { printed, file, stats }
+});
+
+/// A folder with a model, texts, and a file that has all that a file can have, `full.qsf`.
 struct Place {
     dir: tempfile::TempDir,
     model: PathBuf,
@@ -54,6 +71,13 @@ struct Place {
 
 impl Place {
     fn new() -> Place {
+        let place = Place::without_file();
+        fs::write(place.path("full.qsf"), &FULL.file).unwrap();
+        fs::write(place.path("full.stats"), &FULL.stats).unwrap();
+        place
+    }
+
+    fn without_file() -> Place {
         let dir = tempfile::tempdir().unwrap();
         let model = demo_model(dir.path());
         let text = fs::read_to_string(TEXT).unwrap();
@@ -69,20 +93,13 @@ impl Place {
     fn call(&self, name: &str, args: &str) -> Program {
         program(name).dir(self.dir.path()).args(args)
     }
-
-    /// Makes `full.qsf`, and gives the call.
-    fn make_full(&self) -> Program {
-        let args = "demo-1m full.qsf --target-bpw 5 --calibration text.txt --calibration-tokens 512 --clusters 8 --early-exit \
-                    --eval text.txt --eval-chunks 1 --stats-out full.stats -t 1 --json";
-        self.call("qsf-convert", args)
-    }
 }
 
 #[test]
 fn documents_of_conversions_are_as_described() {
     let (place, mut checker) = (Place::new(), Checker::new());
     assert!(place.model.is_dir());
-    let full = checker.printed("conversion", place.make_full());
+    let full = checker.check("conversion", &FULL.printed);
     assert!(full["clusters"].is_object() && full["evaluation"].is_object(), "{full}");
     let convert = |args: &str| place.call("qsf-convert", args);
     checker.printed("conversion", convert("demo-1m plain.qsf -q 2bit --json"));
@@ -129,7 +146,6 @@ fn batches_are_as_described(place: &Place, checker: &mut Checker) {
 #[test]
 fn documents_of_files_are_as_described() {
     let (place, mut checker) = (Place::new(), Checker::new());
-    place.make_full().run().json();
     let inspect = |args: &str| place.call("qsf-inspect", args);
     checker.printed("file", inspect("full.qsf --json"));
     let full = checker.printed("file", inspect("full.qsf --tensors --verify --json"));
@@ -160,7 +176,6 @@ fn documents_of_files_are_as_described() {
 #[test]
 fn documents_of_evaluations_are_as_described() {
     let (place, mut checker) = (Place::new(), Checker::new());
-    place.make_full().run().json();
     let eval = |args: &str| {
         place.call("qsf-eval", &format!("full.qsf --file text.txt --ctx 64 --chunks 2 {args} --json"))
     };
@@ -192,7 +207,6 @@ fn documents_of_evaluations_are_as_described() {
 #[test]
 fn documents_of_runs_are_as_described() {
     let (place, mut checker) = (Place::new(), Checker::new());
-    place.make_full().run().json();
     let run = |args: &str| place.call("qsf-run", &format!("{args} --json"));
     checker.printed("generation", run("full.qsf -p Hello -n 3"));
     checker.printed("generation", run("full.qsf --prompt-ids 1,2 -n 1 --ram-budget 60 --kv-window 40"));

@@ -1,4 +1,4 @@
-//! Panels with AVX-512 and its VNNI instructions: one register for each value of [`PanelIsa`]. With VBMI and VBMI2 trellis types need
+//! Panels with AVX-512 and its VNNI instructions: one register for each value of [`PanelIsa`]. With VBMI and VBMI2 learned types need
 //! fewer instructions.
 
 use core::arch::x86_64::*;
@@ -14,17 +14,6 @@ use crate::vector::prefetch_second;
 pub(super) struct Registers<const VBMI: bool>;
 pub(super) type Avx512 = Registers<false>;
 pub(super) type Avx512Vbmi = Registers<true>;
-
-/// For a table of 64 entries that are found by the bits of a code above the first 0, 1 or 2: which of its own entries each one is.
-static WITHOUT_LOW: [[u8; 64]; 3] = {
-    let mut all = [[0; 64]; 3];
-    let mut i = 0;
-    while i < 3 * 64 {
-        all[i / 64][i % 64] = ((i % 64) >> (i / 64)) as u8 & 15;
-        i += 1;
-    }
-    all
-};
 
 // SAFETY of all blocks: the trait's promises, which each function passes on.
 impl<const VBMI: bool> PanelIsa for Registers<VBMI> {
@@ -116,12 +105,18 @@ impl<const VBMI: bool> PanelIsa for Registers<VBMI> {
     }
 
     #[inline(always)]
-    unsafe fn skipping(table: __m512i, bits: usize) -> __m512i {
+    unsafe fn long_table(entries: &[[u8; 16]; 2]) -> __m512i {
+        // SAFETY: as above.
+        unsafe { _mm512_broadcast_i64x4(_mm256_loadu_si256(entries.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn reordered(table: __m512i, order: &[u8; 64]) -> __m512i {
         if !VBMI {
             return table;
         }
         // SAFETY: as above.
-        unsafe { _mm512_permutexvar_epi8(_mm512_loadu_si512(WITHOUT_LOW[bits].as_ptr().cast()), table) }
+        unsafe { _mm512_permutexvar_epi8(_mm512_loadu_si512(order.as_ptr().cast()), table) }
     }
 
     #[inline(always)]
@@ -258,7 +253,7 @@ pub(super) unsafe fn matmul<const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut
     unsafe { batch::matmul::<Avx512, 8, QUANT>(task, out) }
 }
 
-/// [`matmul`] for processors with VBMI and VBMI2, of which a trellis type makes use with one token: where codes are unpacked once for
+/// [`matmul`] for processors with VBMI and VBMI2, of which a learned type makes use with one token: where codes are unpacked once for
 /// several, eight tokens took 4 % longer.
 ///
 /// # Safety
@@ -269,7 +264,7 @@ pub(super) unsafe fn matmul<const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut
 pub(super) unsafe fn matmul_vbmi<const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut) {
     // SAFETY: the caller's promises.
     unsafe {
-        if Form::<QUANT>::IS_TRELLIS && task.tokens.len() == 1 {
+        if Form::<QUANT>::IS_LEARNED && task.tokens.len() == 1 {
             product::matmul::<Avx512Vbmi, QUANT>(task, out);
         } else {
             matmul::<QUANT>(task, out);
