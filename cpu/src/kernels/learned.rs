@@ -3,7 +3,7 @@
 use qsf_format::{CodeTables, GRID_UNIT, TRELLIS_UNIT};
 
 use super::form::{FOUR_AND_ONE, FOUR_AND_TWO, Form};
-use super::grid_lookup::{Order, Tables, plain};
+use super::grid_lookup::{Order, Tables, plain, reordered};
 use super::tokens::QUADS;
 use super::unpack::{PanelIsa, WORDS, four_bits, quad};
 
@@ -58,7 +58,7 @@ impl Levels {
 pub(super) struct Head<I: PanelIsa> {
     /// Both tables, each for codes that begin at bits 0, 1 and 2.
     tables: [[I::Codes; 3]; 2],
-    /// Those of a grid type where a lookup ignores bits.
+    /// Those of a grid type by index, where that is fewer instructions than by code.
     grid: Option<Tables<I>>,
     /// Scale of each row, in the unit of the type.
     scale: I::Floats,
@@ -74,11 +74,11 @@ impl<I: PanelIsa> Head<I> {
         // SAFETY: the caller's promises.
         unsafe {
             let [first, second] = [I::table(&levels.tables[0]), I::table(&levels.tables[1])];
-            let by_begin = |table| [table, I::reordered(table, &BEHIND[0]), I::reordered(table, &BEHIND[1])];
-            let has_grid = I::SKIPS_BITS && !Form::<QUANT>::IS_TRELLIS && Form::<QUANT>::EVEN_OFFSET == 0;
+            let by_begin =
+                |table| [table, reordered::<I>(table, &BEHIND[0]), reordered::<I>(table, &BEHIND[1])];
             Head {
                 tables: [by_begin(first), by_begin(second)],
-                grid: if has_grid { Some(Tables::new::<QUANT>(&levels.tables)) } else { None },
+                grid: Tables::new::<QUANT>(&levels.tables),
                 scale: I::mul(I::halves(panel), I::splat(unit)),
                 shift: I::splat(levels.shift),
             }

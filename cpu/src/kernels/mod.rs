@@ -8,7 +8,7 @@
 //! | `form` | what a kernel knows of its type when it is compiled |
 //! | `unpack` | what the vector kernels need of an instruction set; codes and scales in those terms |
 //! | `learned` | codes and scales of the learned types in those terms |
-//! | `grid_lookup` | codes of grid types where a lookup ignores bits |
+//! | `grid_lookup` | codes of grid types by indices with other bits in them |
 //! | `tokens` | activations, and what sums of products with them add to results |
 //! | `product` | the vector kernel of a single token, compiled for every instruction set and type |
 //! | `x86_64`, `aarch64`, `wasm32` | the instruction sets; the first two families have a `batch` for several tokens |

@@ -66,11 +66,6 @@ pub(super) trait PanelIsa {
         // SAFETY: the caller's promise.
         unsafe { Self::table(&entries[0]) }
     }
-    /// The table whose entry of each index is that of `order` in `table`. Only where [`PanelIsa::SKIPS_BITS`].
-    #[inline(always)]
-    unsafe fn reordered(table: Self::Codes, _order: &[u8; 64]) -> Self::Codes {
-        table
-    }
     /// Entries of the table instead of codes, which are below 16 unless [`PanelIsa::SKIPS_BITS`].
     unsafe fn lookup(table: Self::Codes, codes: Self::Codes) -> Self::Codes;
     /// Bytes of `set` where bit `bit` of the byte of `plane` is set, else those of `clear`.

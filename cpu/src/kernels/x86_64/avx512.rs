@@ -111,15 +111,6 @@ impl<const VBMI: bool> PanelIsa for Registers<VBMI> {
     }
 
     #[inline(always)]
-    unsafe fn reordered(table: __m512i, order: &[u8; 64]) -> __m512i {
-        if !VBMI {
-            return table;
-        }
-        // SAFETY: as above.
-        unsafe { _mm512_permutexvar_epi8(_mm512_loadu_si512(order.as_ptr().cast()), table) }
-    }
-
-    #[inline(always)]
     unsafe fn lookup(table: __m512i, codes: __m512i) -> __m512i {
         if VBMI {
             // A table of 64 entries: bits 6 and 7 are not looked at.
