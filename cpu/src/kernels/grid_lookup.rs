@@ -13,7 +13,7 @@ const fn order(low: usize, bits: usize, high: usize) -> Order {
     let mut codes = [0; 64];
     let mut i = 0;
     while i < 64 {
-        codes[i] = ((i >> low) % (1 << bits) | (i >> high) % 2 << bits) as u8;
+        codes[i] = (((i >> low) % (1 << bits)) | (((i >> high) % 2) << bits)) as u8;
         i += 1;
     }
     codes
