@@ -62,8 +62,8 @@ pub use convert::{Conversion, convert};
 pub use dtype::HfOut;
 pub use error::{ConvertError, Result};
 pub use fit::{
-    StatisticsFile, calibrate, collect_statistics, merge_statistics, tell_parts, write_calibration,
-    writing_bytes,
+    StatisticsFile, calibrate, collect_statistics, default_tokens, merge_statistics, tell_parts,
+    write_calibration, writing_bytes,
 };
 pub use limits::{Limits, Percent, rejected_path};
 pub use options::{

@@ -7,7 +7,7 @@ use qsf_converter::imatrix::is_imatrix;
 use qsf_converter::plan::{GroupRecipe, Recipe};
 use qsf_converter::{
     ClusterOptions, ConvertOptions, EvaluationText, HfOut, Limits, OutlierChoice, SavedPlan, Texts,
-    calibrate, evaluation_text,
+    calibrate, default_tokens, evaluation_text,
 };
 use qsf_format::{BlockSize, QuantType, human_bytes};
 use qsf_runtime::RuntimeError;
@@ -97,19 +97,19 @@ fn options_of_flags(
     };
     let calibrated = !args.calibration.is_empty() || size_limit.is_some() || args.stats_out.is_some();
     let calibration = if calibrated {
-        Some(calibrate(source, &args.calibration, args.calibration_tokens, args.chat_template)?)
+        Some(calibrate(source, &args.calibration, text_tokens(args, source), args.chat_template)?)
     } else {
         None
     };
     let clusters = match args.clusters {
         Some(count) => Some(ClusterOptions {
             count,
-            text: calibrate(source, &args.calibration, Some(CLUSTER_TOKENS), args.chat_template)?,
+            text: calibrate(source, &args.calibration, CLUSTER_TOKENS, args.chat_template)?,
         }),
         None => None,
     };
     let early_exit = if args.early_exit {
-        Some(calibrate(source, &args.calibration, Some(EXIT_TOKENS), args.chat_template)?)
+        Some(calibrate(source, &args.calibration, EXIT_TOKENS, args.chat_template)?)
     } else {
         None
     };
@@ -215,4 +215,9 @@ pub(super) fn type_name(args: &ConvertArgs, plan: Option<&SavedPlan>) -> Result<
             wanted => wanted.name().to_owned(),
         },
     })
+}
+
+/// Tokens of the calibration text that are wanted.
+pub(super) fn text_tokens(args: &ConvertArgs, source: &dyn WeightSource) -> usize {
+    args.calibration_tokens.unwrap_or_else(|| default_tokens(source, args.effort.into()))
 }

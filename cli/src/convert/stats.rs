@@ -12,6 +12,7 @@ use qsf_runtime::{RuntimeError, WorkPart};
 use serde_json::{Value, json};
 
 use super::args::ConvertArgs;
+use super::choose::text_tokens;
 use super::model::open_model;
 use super::ram::Ram;
 use crate::json_document::document;
@@ -52,7 +53,7 @@ pub fn statistics_json(
     let cpu = cpu()?;
     let (_, source) = open_model(args, None, progress, cancel)?;
     let source = source.as_ref();
-    let mut text = calibrate(source, &args.calibration, args.calibration_tokens, args.chat_template)?;
+    let mut text = calibrate(source, &args.calibration, text_tokens(args, source), args.chat_template)?;
     let part = args.stats_part.unwrap_or(WorkPart::ALL);
     let ram = Ram::of(args);
     ram.check(|| {
@@ -92,10 +93,11 @@ pub fn statistics_demand(
         return Err(RuntimeError::Request("expected --stats-only".into()).into());
     }
     let (_, source) = open_model(args, None, progress, cancel)?;
-    let text = calibrate(source.as_ref(), &args.calibration, args.calibration_tokens, args.chat_template)?;
+    let source = source.as_ref();
+    let text = calibrate(source, &args.calibration, text_tokens(args, source), args.chat_template)?;
     let tokens =
         tokens_of_part(source.config(), &text.tokens, args.stats_part.unwrap_or(WorkPart::ALL))?.len();
-    Ok(StatisticsDemand { bytes: bytes_of_statistics(source.as_ref(), &text, tokens)?, tokens })
+    Ok(StatisticsDemand { bytes: bytes_of_statistics(source, &text, tokens)?, tokens })
 }
 
 /// Peak of resident memory of collecting statistics of `tokens` tokens of `text`.

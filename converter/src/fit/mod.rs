@@ -39,5 +39,5 @@ pub(crate) use written::with_text;
 
 pub use collect::{StatisticsFile, collect_statistics, merge_statistics};
 pub use parts::tell_parts;
-pub use text::calibrate;
+pub use text::{calibrate, default_tokens};
 pub use written::{write_calibration, writing_bytes};

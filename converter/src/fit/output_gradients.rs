@@ -24,7 +24,7 @@ const SEED: u64 = 1;
 /// (docs/measurements/gradients.md).
 const DAMPING: f64 = 0.2;
 /// Most tokens that are used: more gain little.
-const MOST_TOKENS: usize = 32768;
+const MOST_TOKENS: usize = 65536;
 /// Fewest of them, whatever memory they take.
 const LEAST_TOKENS: usize = 8192;
 /// What may enter all layers of all tokens, in bytes.

@@ -8,22 +8,22 @@ use qsf_runtime::source::{WeightSource, tokenizer_of};
 use qsf_runtime::{ChatTemplate, Message, RuntimeError};
 
 use crate::error::Result;
-use crate::options::{Calibration, Written};
+use crate::options::{Calibration, SearchEffort, Written};
 
 /// What stands in for a calibration text where none is given: prose of a book in the public domain, and technical text and
 /// code of this project.
 const DEFAULT_TEXT: &str = include_str!("../../data/calibration.txt");
 
-/// Tokens that a model of any size gets, and most of them.
-const TOKENS: std::ops::RangeInclusive<u64> = 32_768..=131_072;
+/// Tokens that a model of any size gets.
+const LEAST_TOKENS: u64 = 32_768;
+/// Most tokens for a search of normal effort.
+const MOST_TOKENS: u64 = 131_072;
 /// Tokens times weights that a default may come to: on two cores a few minutes of arithmetic.
 const MOST_WORK: u64 = 1 << 43;
 
 /// At most `max_tokens` tokens of the files, text or JSONL, by the tokenizer of `source`; of a built-in text where there are none.
 /// A file that is much longer gives stretches all over it. The file [`Calibration::SELF`] is text that the model will write; a
 /// conversion has it do that. Several files get even shares. With `chat` conversations go through the chat template of `source`.
-/// Without `max_tokens`, as many as a model of this size is worth waiting for: more text makes the moments of inputs surer, and
-/// time goes with tokens times weights.
 ///
 /// # Errors
 /// When a file cannot be read, the source has no tokenizer, or the text is empty; with `chat` when the source has no template,
@@ -31,7 +31,7 @@ const MOST_WORK: u64 = 1 << 43;
 pub fn calibrate(
     source: &dyn WeightSource,
     files: &[PathBuf],
-    max_tokens: Option<usize>,
+    max_tokens: usize,
     chat: bool,
 ) -> Result<Calibration> {
     let tokenizer = tokenizer_of(source, "the calibration text")?;
@@ -47,7 +47,6 @@ pub fn calibrate(
             .collect(),
     };
     let render = template.as_ref().map(|template| |messages: &[Message]| template.render(messages, false));
-    let max_tokens = max_tokens.unwrap_or_else(|| default_tokens(source));
     let render = render.as_ref().map(|render| render as Renderer<'_>);
     let is_written = |text: &CalibrationText<'_>| *text == CalibrationText::Written;
     if texts.iter().filter(|text| is_written(text)).count() > 1 {
@@ -79,7 +78,10 @@ pub fn calibrate(
     })
 }
 
-fn default_tokens(source: &dyn WeightSource) -> usize {
+/// As many tokens of a calibration text as a model of this size is worth waiting for: more text makes the moments of inputs surer, and
+/// time goes with tokens times weights. More effort takes twice as many, where that is not too long.
+pub fn default_tokens(source: &dyn WeightSource, effort: SearchEffort) -> usize {
     let weights: u64 = source.tensors().iter().map(|t| t.rows as u64 * t.cols as u64).sum();
-    (MOST_WORK / weights.max(1)).clamp(*TOKENS.start(), *TOKENS.end()) as usize
+    let times = if effort == SearchEffort::Normal { 1 } else { 2 };
+    (times * MOST_WORK / weights.max(1)).clamp(LEAST_TOKENS, times * MOST_TOKENS) as usize
 }

@@ -69,7 +69,7 @@ impl Texts<'_> {
             _ => &saved.files[..],
         };
         self.all_there(files, "calibration text", "--calibration")?;
-        let mut text = calibrate(source, files, Some(saved.most_tokens), saved.chat_template)?;
+        let mut text = calibrate(source, files, saved.most_tokens, saved.chat_template)?;
         let names = files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(", ");
         let name = if files.is_empty() { "built-in text".to_owned() } else { names };
         match &mut text.written {
