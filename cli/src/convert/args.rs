@@ -135,7 +135,7 @@ pub struct ConvertArgs {
     #[arg(long, value_name = "TEXT")]
     pub(super) calibration: Vec<PathBuf>,
     /// Tokens of the calibration text to use [default: from 131072 for models of up to 67 million weights to 32768 for
-    /// those of 268 million and more; twice as many with more --effort, but 32768 at least]
+    /// those of 268 million and more; up to twice as many with more --effort]
     #[arg(long, value_name = "N", requires = "runs_text")]
     pub(super) calibration_tokens: Option<usize>,
     /// How long to search: high takes two to three times as long for a few percent less damage, max several times as long for a few percent more

@@ -79,9 +79,33 @@ pub fn calibrate(
 }
 
 /// As many tokens of a calibration text as a model of this size is worth waiting for: more text makes the moments of inputs surer, and
-/// time goes with tokens times weights. More effort takes twice as many, where that is not too long.
+/// time goes with tokens times weights. More effort takes up to twice as many.
 pub fn default_tokens(source: &dyn WeightSource, effort: SearchEffort) -> usize {
-    let weights: u64 = source.tensors().iter().map(|t| t.rows as u64 * t.cols as u64).sum();
+    tokens_for(source.tensors().iter().map(|t| t.rows as u64 * t.cols as u64).sum(), effort)
+}
+
+fn tokens_for(weights: u64, effort: SearchEffort) -> usize {
     let times = if effort == SearchEffort::Normal { 1 } else { 2 };
     (times * MOST_WORK / weights.max(1)).clamp(LEAST_TOKENS, times * MOST_TOKENS) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_fall_with_the_size_of_the_model_and_more_effort_takes_up_to_twice_as_many() {
+        use SearchEffort::{High, Max, Normal};
+        for (weights, normal, high) in [
+            (0, 131_072, 262_144),
+            (52_443_648, 131_072, 262_144),
+            (1 << 27, 65_536, 131_072),
+            (1 << 28, 32_768, 65_536),
+            (400_000_000, 32_768, 43_980),
+            (u64::MAX, 32_768, 32_768),
+        ] {
+            let found = [Normal, High, Max].map(|effort| tokens_for(weights, effort));
+            assert_eq!(found, [normal, high, high], "{weights} weights");
+        }
+    }
 }
