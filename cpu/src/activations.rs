@@ -6,6 +6,9 @@ use super::isa::Vectorized;
 /// Values that share one scale, whatever the block size of the weights.
 pub const ACT_BLOCK: usize = 32;
 
+/// What kernels add to signed weights where they multiply unsigned ones with signed activations.
+pub(crate) const WEIGHT_OFFSET: u8 = 128;
+
 /// Rows are padded with zero codes to a multiple of this, the largest block of weights.
 const ROW_PADDING: usize = 256;
 /// Bytes between rows: a row starts at an odd multiple of a cache line, so that rows of a power of two do not fall on the same
@@ -31,7 +34,7 @@ pub struct Int8Rows {
     codes: Vec<i8>,
     scales: Vec<f32>,
     sums: Vec<f32>,
-    code_sums: Vec<i32>,
+    starts: Vec<i32>,
 }
 
 impl Int8Rows {
@@ -58,12 +61,12 @@ impl Int8Rows {
         grow(&mut self.codes, rows * stride);
         grow(&mut self.scales, rows * groups);
         grow(&mut self.sums, rows * groups);
-        grow(&mut self.code_sums, rows * groups);
+        grow(&mut self.starts, rows * groups);
         let into = RowsOut {
             codes: self.codes.as_mut_ptr(),
             scales: self.scales.as_mut_ptr(),
             sums: self.sums.as_mut_ptr(),
-            code_sums: self.code_sums.as_mut_ptr(),
+            starts: self.starts.as_mut_ptr(),
             rows,
             stride,
         };
@@ -120,9 +123,10 @@ impl Int8Rows {
         &self.sums[..self.rows * self.groups()]
     }
 
-    /// The sums of the codes of each group: groups x rows.
-    pub fn code_sums(&self) -> &[i32] {
-        &self.code_sums[..self.rows * self.groups()]
+    /// What sums of products begin with to be right where 128 has been added to every weight: -128 times the sum of the codes of each
+    /// group, groups x rows.
+    pub fn starts(&self) -> &[i32] {
+        &self.starts[..self.rows * self.groups()]
     }
 }
 
@@ -137,7 +141,7 @@ struct RowsOut {
     codes: *mut i8,
     scales: *mut f32,
     sums: *mut f32,
-    code_sums: *mut i32,
+    starts: *mut i32,
     rows: usize,
     stride: usize,
 }
@@ -156,7 +160,7 @@ impl Vectorized for QuantizeRow<'_> {
 
     #[inline(always)]
     fn run(self) {
-        let QuantizeRow { into: &RowsOut { codes, scales, sums, code_sums, rows, stride }, x, row } = self;
+        let QuantizeRow { into: &RowsOut { codes, scales, sums, starts, rows, stride }, x, row } = self;
         let padded = stride - ROW_GAP;
         // SAFETY: the buffers have `rows` rows, of which this is one, and no one else has its codes.
         let codes = unsafe { std::slice::from_raw_parts_mut(codes.add(row * stride), padded) };
@@ -176,7 +180,7 @@ impl Vectorized for QuantizeRow<'_> {
             unsafe {
                 *scales.add(place) = scale;
                 *sums.add(place) = scale * sum as f32;
-                *code_sums.add(place) = sum;
+                *starts.add(place) = -i32::from(WEIGHT_OFFSET) * sum;
             }
         }
     }
@@ -253,7 +257,7 @@ mod tests {
         let fresh = quantized(&[2.0; 33]);
         assert_eq!(rows.codes()[..256], fresh.codes()[..256]);
         assert_eq!((rows.scales(), rows.sums()), (fresh.scales(), fresh.sums()));
-        assert_eq!(rows.code_sums(), fresh.code_sums());
+        assert_eq!(rows.starts(), fresh.starts());
     }
 
     #[test]
@@ -267,7 +271,7 @@ mod tests {
             for (a, b) in rows.codes().chunks(rows.stride()).zip(expected.codes().chunks(rows.stride())) {
                 assert_eq!(a[..333], b[..333], "{isa:?}");
             }
-            assert_eq!(rows.code_sums(), expected.code_sums(), "{isa:?}");
+            assert_eq!(rows.starts(), expected.starts(), "{isa:?}");
             assert_eq!(rows.scales(), expected.scales(), "{isa:?}");
             assert_eq!(rows.sums(), expected.sums(), "{isa:?}");
         }

@@ -2,7 +2,9 @@
 //! compiled.
 
 use qsf_format::panels::PANEL_ROWS;
-use qsf_format::{Encoding, GridLevels, Planes, QuantType, TrellisState};
+use qsf_format::{Encoding, GRID_UNIT, GridLevels, Planes, QuantType, TRELLIS_UNIT, TrellisState};
+
+use crate::activations::WEIGHT_OFFSET;
 
 /// Planes of codes as numbers, for [`Form::PLANES`].
 pub(super) const TWO: u8 = number(Planes::TWO);
@@ -51,6 +53,8 @@ impl<const QUANT: u8> Form<QUANT> {
     /// Whether the last 16 bits of a trellis choose a level, and not the last 8.
     pub(super) const HAS_TWO_BYTES: bool =
         matches!(Self::ENCODING, Encoding::Trellis { state: TrellisState::TwoBytes, .. });
+    /// The unit of the scales of rows, where they have any.
+    pub(super) const ROW_UNIT: f32 = if Self::IS_TRELLIS { TRELLIS_UNIT } else { GRID_UNIT };
     /// Whether codes are multiplied as signed ones.
     pub(super) const IS_SIGNED: bool = Self::IS_LEARNED || matches!(Self::ENCODING, Encoding::SignedBytes);
     /// Whether weights have an offset b.
@@ -88,9 +92,15 @@ impl<const QUANT: u8> Form<QUANT> {
         Self::CODES_OFFSET + PANEL_ROWS * (n * Self::CODE_BITS / 8)
     }
 
-    /// How much signed codes are too large as they are multiplied, on an instruction set that wants `of_isa` added to them.
-    pub(super) const fn code_offset(of_isa: u8) -> i32 {
+    /// What [`starts`](crate::activations::Int8Rows::starts) are divided by on an instruction set that wants `of_isa` added to signed
+    /// codes. `None` where nothing is added to those of the type.
+    pub(super) const fn start_divisor(of_isa: u8) -> Option<i32> {
         // Twice a code of even levels is small enough for every instruction set.
-        if Self::EVEN_OFFSET != 0 { Self::EVEN_OFFSET as i32 } else { of_isa as i32 }
+        let offset = if Self::EVEN_OFFSET != 0 { Self::EVEN_OFFSET } else { of_isa };
+        if offset == 0 {
+            return None;
+        }
+        assert!(WEIGHT_OFFSET.is_multiple_of(offset), "starts are not for this offset");
+        Some((WEIGHT_OFFSET / offset) as i32)
     }
 }

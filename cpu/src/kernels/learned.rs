@@ -1,6 +1,6 @@
 //! Codes and scales of the learned types in registers (SPEC.md section 6.2): what [`super::unpack`] is for the others.
 
-use qsf_format::{CodeTables, GRID_UNIT, TRELLIS_UNIT};
+use qsf_format::CodeTables;
 
 use super::form::{FOUR_AND_ONE, FOUR_AND_TWO, Form};
 use super::grid_lookup::{Order, Tables, plain, reordered};
@@ -46,6 +46,12 @@ impl Levels {
         Levels { tables: [table(0), table(16)], shift: f32::from(shift) }
     }
 
+    /// What levels of the second grid have added.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) fn shift(&self) -> f32 {
+        self.shift
+    }
+
     /// The largest magnitude of a level, of a type that has them and without anything added.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn largest(&self) -> u8 {
@@ -54,58 +60,32 @@ impl Levels {
     }
 }
 
-/// What the superblocks of a panel share.
+/// What all superblocks of a type share.
 pub(super) struct Head<I: PanelIsa> {
     /// Both tables, each for codes that begin at bits 0, 1 and 2.
     tables: [[I::Codes; 3]; 2],
     /// Those of a grid type by index, where that is fewer instructions than by code.
     grid: Option<Tables<I>>,
-    /// Scale of each row, in the unit of the type.
-    scale: I::Floats,
-    shift: I::Floats,
 }
 
 impl<I: PanelIsa> Head<I> {
     /// # Safety
-    /// As for [`PanelIsa`]; `panel` must point to a panel of the type with the id `QUANT`.
+    /// As for [`PanelIsa`].
     #[inline(always)]
-    pub(super) unsafe fn new<const QUANT: u8>(levels: &Levels, panel: *const u8) -> Head<I> {
-        let unit = if Form::<QUANT>::IS_TRELLIS { TRELLIS_UNIT } else { GRID_UNIT };
+    pub(super) unsafe fn new<const QUANT: u8>(levels: &Levels) -> Head<I> {
         // SAFETY: the caller's promises.
         unsafe {
             let [first, second] = [I::table(&levels.tables[0]), I::table(&levels.tables[1])];
             let by_begin =
                 |table| [table, reordered::<I>(table, &BEHIND[0]), reordered::<I>(table, &BEHIND[1])];
-            Head {
-                tables: [by_begin(first), by_begin(second)],
-                grid: Tables::new::<QUANT>(&levels.tables),
-                scale: I::mul(I::halves(panel), I::splat(unit)),
-                shift: I::splat(levels.shift),
-            }
-        }
-    }
-
-    /// Scale a and offset b of a superblock, per row.
-    ///
-    /// # Safety
-    /// As for [`PanelIsa`]; `block` must point to a superblock of the type with the id `QUANT`.
-    #[inline(always)]
-    pub(super) unsafe fn scales<const QUANT: u8>(&self, block: *const u8) -> (I::Floats, I::Floats) {
-        // SAFETY: the caller's promises.
-        unsafe {
-            if Form::<QUANT>::IS_TRELLIS {
-                return (self.scale, self.scale);
-            }
-            let bytes = I::bytes(block);
-            let a = I::mul(self.scale, I::floats(I::half(bytes)));
-            (a, I::where_odd(bytes, I::mul(a, self.shift)))
+            Head { tables: [by_begin(first), by_begin(second)], grid: Tables::new::<QUANT>(&levels.tables) }
         }
     }
 
     /// The codes of all quads of superblock `j` of the panel, which is at `block`, as [`PanelIsa::dot_signed`] wants them.
     ///
     /// # Safety
-    /// As for [`Head::scales`].
+    /// As for [`scales`].
     #[inline(always)]
     pub(super) unsafe fn codes<const QUANT: u8>(&self, block: *const u8, j: usize) -> [I::Codes; QUADS] {
         // SAFETY: the caller's promises.
@@ -126,7 +106,7 @@ impl<I: PanelIsa> Head<I> {
     /// The codes of quad `QUAD` of a grid type.
     ///
     /// # Safety
-    /// As for [`Head::scales`].
+    /// As for [`scales`].
     #[inline(always)]
     unsafe fn grid_codes<const QUANT: u8, const QUAD: usize>(&self, words: *const u8) -> I::Codes {
         let [[first, ..], [second, ..]] = self.tables;
@@ -156,7 +136,7 @@ impl<I: PanelIsa> Head<I> {
     /// The codes of a superblock of a trellis type with 2 bits a step.
     ///
     /// # Safety
-    /// As for [`Head::scales`].
+    /// As for [`scales`].
     #[inline(always)]
     unsafe fn trellis_codes_2<const QUANT: u8>(&self, words: *const u8, j: usize) -> [I::Codes; QUADS] {
         // SAFETY: the caller's promises.
@@ -179,7 +159,7 @@ impl<I: PanelIsa> Head<I> {
     /// The codes of a superblock of a trellis type with 3 bits a step.
     ///
     /// # Safety
-    /// As for [`Head::scales`].
+    /// As for [`scales`].
     #[inline(always)]
     unsafe fn trellis_codes_3<const QUANT: u8>(&self, words: *const u8, j: usize) -> [I::Codes; QUADS] {
         // SAFETY: the caller's promises.
@@ -202,7 +182,7 @@ impl<I: PanelIsa> Head<I> {
     /// The codes of a superblock of a trellis type with 4 bits a step.
     ///
     /// # Safety
-    /// As for [`Head::scales`].
+    /// As for [`scales`].
     #[inline(always)]
     unsafe fn trellis_codes_4<const QUANT: u8>(&self, words: *const u8, j: usize) -> [I::Codes; QUADS] {
         // SAFETY: the caller's promises.
@@ -227,7 +207,7 @@ impl<I: PanelIsa> Head<I> {
     /// superblocks. `BYTES` is one more than `LINES`.
     ///
     /// # Safety
-    /// As for [`Head::scales`].
+    /// As for [`scales`].
     #[inline(always)]
     unsafe fn strings<const QUANT: u8, const LINES: usize, const BYTES: usize>(
         words: *const u8,
@@ -258,7 +238,7 @@ impl<I: PanelIsa> Head<I> {
     /// `newest` on, and so with `OLDEST`.
     ///
     /// # Safety
-    /// As for [`Head::scales`].
+    /// As for [`scales`].
     #[inline(always)]
     unsafe fn level<const BITS: usize, const NEWEST: usize, const OLDEST: usize>(
         &self,
@@ -271,6 +251,48 @@ impl<I: PanelIsa> Head<I> {
                 window::<I, BITS, NEWEST>(&self.tables[0], newest),
                 window::<I, BITS, OLDEST>(&self.tables[1], oldest),
             )
+        }
+    }
+}
+
+/// Scale a and offset b of a superblock per row, in the units of [`result`]: s, and s once more where a block has the second grid.
+///
+/// # Safety
+/// As for [`PanelIsa`]; `block` must point to a superblock of the learned type with the id `QUANT`.
+#[inline(always)]
+pub(super) unsafe fn scales<I: PanelIsa, const QUANT: u8>(block: *const u8) -> (I::Floats, I::Floats) {
+    // SAFETY: the caller's promises.
+    unsafe {
+        if Form::<QUANT>::IS_TRELLIS {
+            return (I::splat(1.0), I::splat(0.0));
+        }
+        let bytes = I::bytes(block);
+        let s = I::floats(I::half(bytes));
+        (s, I::where_odd(bytes, s))
+    }
+}
+
+/// What sums with scales a and with offsets b make, of the rows of a panel: of any type, not of learned ones alone.
+///
+/// # Safety
+/// As for [`PanelIsa`]; `panel` must point to a panel of the type with the id `QUANT`.
+#[inline(always)]
+pub(super) unsafe fn result<I: PanelIsa, const QUANT: u8>(
+    levels: &Levels,
+    panel: *const u8,
+    acc: I::Floats,
+    acc_b: I::Floats,
+) -> I::Floats {
+    // SAFETY: the caller's promises.
+    unsafe {
+        match (Form::<QUANT>::IS_LEARNED, Form::<QUANT>::HAS_OFFSET) {
+            (false, false) => acc,
+            (false, true) => I::add(acc, acc_b),
+            (true, has_offset) => {
+                let scale = I::mul(I::halves(panel), I::splat(Form::<QUANT>::ROW_UNIT));
+                let sum = if has_offset { I::fma(acc_b, I::splat(levels.shift), acc) } else { acc };
+                I::mul(sum, scale)
+            }
         }
     }
 }

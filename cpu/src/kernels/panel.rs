@@ -13,17 +13,18 @@
 //! accb = fma(b, sx, accb)                         sx = dx * (sum of x)
 //! ```
 //!
-//! and the result is `acc + accb`. Every kernel does exactly this, so all give the same bits, alone or in a batch. With the
-//! row scale R of a learned type, for table entries T, A, B and a shift c of [`CodeTables`]:
+//! and the result is `acc + accb`. Of learned types, with the scale R of a row and the shift c of [`CodeTables`], it is
+//! `R * 2^-12 * fma(accb, c, acc)` for a `Grid` and `R * 2^-7 * acc` for a `Trellis`: a and b are in these units. Every kernel does
+//! exactly this, so all give the same bits, alone or in a batch. For table entries T, A and B:
 //!
 //! | [`Encoding`](qsf_format::Encoding) | u | a | b |
 //! |---|---|---|---|
 //! | `Affine` | code, unsigned | scale | min |
 //! | `Symmetric` | code, unsigned | d times the step of levels | d times the first level |
 //! | `SignedBytes` | code, signed | d | none: the result is `acc` |
-//! | `Grid`, levels in a table | T\[code\] | R * 2^-12 * s, exact | a * c, rounded once, for the second grid; 0 for the first |
-//! | `Grid`, even levels | 2 * code - 64 | R * 2^-12 * s, exact | a * c or 0, as with a table |
-//! | `Trellis` | A\[newest\] + B\[oldest\] | R * 2^-7, exact | none: the result is `acc` |
+//! | `Grid`, levels in a table | T\[code\] | s | s for the second grid; 0 for the first |
+//! | `Grid`, even levels | 2 * code - 64 | s | s or 0, as with a table |
+//! | `Trellis` | A\[newest\] + B\[oldest\] | 1 | none |
 //!
 //! Wide kernels ([`WideKernel`]) give 256 columns one scale, d of a token and s of a row of weights, whose a, b and u become a code c
 //! of 8 bits, `s * c` being near `a * u + b`. For each such group, in ascending order:

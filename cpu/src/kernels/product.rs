@@ -4,7 +4,7 @@
 use qsf_format::panels::PANEL_ROWS;
 
 use super::form::Form;
-use super::learned::{Head, Levels};
+use super::learned::{self, Head, Levels};
 use super::panel::{PanelOut, PanelTask};
 use super::tokens::{QUADS, Tokens};
 use super::unpack::{PanelIsa, fetch, quad, scales};
@@ -42,16 +42,26 @@ pub(super) unsafe fn matmul<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, 
 unsafe fn panels<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut, n: usize) {
     let panel_bytes = Form::<QUANT>::HEAD_BYTES + task.blocks * Form::<QUANT>::superblock_bytes(n);
     let (levels, ahead) = (Levels::new::<QUANT>(task.tables, I::OFFSET), I::ahead(task.alone));
+    // SAFETY: the caller's promise.
+    let head =
+        if Form::<QUANT>::IS_LEARNED { Some(unsafe { Head::<I>::new::<QUANT>(&levels) }) } else { None };
+    let of_type = OfType { levels, head };
     for token in task.tokens.clone() {
         for p in 0..task.panels {
             // SAFETY: the task has the panels and the tokens, and the output room for all of them.
             unsafe {
                 let panel = task.weights.as_ptr().add(p * panel_bytes);
                 let start = out.start.add(PANEL_ROWS * p);
-                one::<I, QUANT>(task, &levels, ahead, panel, n, token, PanelOut { start, ..out });
+                one::<I, QUANT>(task, &of_type, ahead, panel, n, token, PanelOut { start, ..out });
             }
         }
     }
+}
+
+/// What all panels of a learned type share, and nothing of another.
+struct OfType<I: PanelIsa> {
+    levels: Levels,
+    head: Option<Head<I>>,
 }
 
 /// One panel against one token, into `out`, which starts at the panel's rows of token 0. What is `ahead` bytes behind the superblock at
@@ -62,7 +72,7 @@ unsafe fn panels<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, out: PanelO
 #[inline(always)]
 unsafe fn one<I: PanelIsa, const QUANT: u8>(
     task: &PanelTask<'_>,
-    levels: &Levels,
+    of_type: &OfType<I>,
     ahead: usize,
     panel: *const u8,
     n: usize,
@@ -76,14 +86,12 @@ unsafe fn one<I: PanelIsa, const QUANT: u8>(
         let tokens = Tokens::<1>::new(task, token);
         let mut acc = [I::splat(0.0)];
         let mut acc_b = [I::splat(0.0)];
-        let head =
-            if Form::<QUANT>::IS_LEARNED { Some(Head::<I>::new::<QUANT>(levels, panel)) } else { None };
         for j in 0..task.blocks {
             let block = panel.add(Form::<QUANT>::HEAD_BYTES + j * size);
             fetch::<I>(block.wrapping_add(ahead), size);
             if Form::<QUANT>::IS_LEARNED {
-                if let Some(head) = &head {
-                    let (a, b) = head.scales::<QUANT>(block);
+                if let Some(head) = &of_type.head {
+                    let (a, b) = learned::scales::<I, QUANT>(block);
                     let codes = head.codes::<QUANT>(block, j);
                     let mut sums = [tokens.start_signed::<I, QUANT>(j, 0), I::no_ints()];
                     each_quad!(i => sums[i % 2] = I::dot_signed(sums[i % 2], codes[i], tokens.quad(j, i, 0)));
@@ -106,7 +114,7 @@ unsafe fn one<I: PanelIsa, const QUANT: u8>(
                 }
             }
         }
-        let sum = if Form::<QUANT>::HAS_OFFSET { I::add(acc[0], acc_b[0]) } else { acc[0] };
+        let sum = learned::result::<I, QUANT>(&of_type.levels, panel, acc[0], acc_b[0]);
         I::store(sum, out.start.add(token * out.stride));
     }
 }

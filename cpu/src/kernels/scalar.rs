@@ -1,8 +1,8 @@
 //! The panel product element by element: the oracle of all others, and their documentation. Reads a panel by SPEC.md sections
 //! 6.1 and 6.4 (layout 3).
 
+use qsf_format::Encoding;
 use qsf_format::panels::PANEL_ROWS;
-use qsf_format::{Encoding, GRID_UNIT, TRELLIS_UNIT};
 
 use super::form::{EIGHT, FOUR, FOUR_AND_ONE, FOUR_AND_TWO, Form, TWO_AND_ONE};
 use super::panel::{PanelOut, PanelTask};
@@ -48,7 +48,7 @@ fn dots<const QUANT: u8>(
     let (mut acc, mut acc_b) = ([0.0f32; TOKENS], [0.0f32; TOKENS]);
     let (head, superblocks) = panel.split_at(Form::<QUANT>::HEAD_BYTES);
     for (j, block) in superblocks.chunks_exact(Form::<QUANT>::superblock_bytes(n)).enumerate() {
-        let (a, b) = scales::<QUANT>(task, head, block, row);
+        let (a, b) = scales::<QUANT>(block, row);
         for g in 0..n / ACT_BLOCK {
             let group = j * (n / ACT_BLOCK) + g;
             let mut u = [0; ACT_BLOCK];
@@ -72,26 +72,31 @@ fn dots<const QUANT: u8>(
         }
     }
     for (acc, acc_b) in acc.iter_mut().zip(acc_b) {
-        *acc = if Form::<QUANT>::HAS_OFFSET { *acc + acc_b } else { *acc };
+        if Form::<QUANT>::IS_LEARNED {
+            if let Some((_, shift)) = task.tables.grid(Form::<QUANT>::TYPE) {
+                *acc = acc_b.mul_add(f32::from(shift), *acc);
+            }
+            *acc *= half(head, row) * Form::<QUANT>::ROW_UNIT;
+        } else if Form::<QUANT>::HAS_OFFSET {
+            *acc += acc_b;
+        }
     }
     acc
 }
 
-/// Scale a and offset b of a row.
-fn scales<const QUANT: u8>(
-    task: &PanelTask<'_>,
-    head: &[u8],
-    block: &[u8],
-    row: usize,
-) -> (f32, Option<f32>) {
-    let half = |bytes: &[u8], i: usize| f16_to_f32(u16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]));
+fn half(bytes: &[u8], i: usize) -> f32 {
+    f16_to_f32(u16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]]))
+}
+
+/// Scale a and offset b of a row in a block.
+fn scales<const QUANT: u8>(block: &[u8], row: usize) -> (f32, Option<f32>) {
     if Form::<QUANT>::IS_TRELLIS {
-        return (half(head, row) * TRELLIS_UNIT, None);
+        return (1.0, None);
     }
-    if let Some((_, shift)) = task.tables.grid(Form::<QUANT>::TYPE) {
-        let scale = block[row] as i8;
-        let a = half(head, row) * GRID_UNIT * f32::from(scale >> 1);
-        return (a, Some(if scale & 1 == 1 { a * f32::from(shift) } else { 0.0 }));
+    if Form::<QUANT>::IS_LEARNED {
+        let byte = block[row] as i8;
+        let scale = f32::from(byte >> 1);
+        return (scale, Some(if byte & 1 == 1 { scale } else { 0.0 }));
     }
     let first = half(block, row);
     if Form::<QUANT>::HAS_MIN {

@@ -13,7 +13,7 @@ pub(super) struct Tokens<const T: usize> {
     codes: *const i8,
     scales: *const f32,
     sums: *const f32,
-    code_sums: *const i32,
+    starts: *const i32,
     /// Codes from one token to the next.
     stride: usize,
     /// Scales and sums from one group to the next.
@@ -32,7 +32,7 @@ impl<const T: usize> Tokens<T> {
                 codes: input.codes().as_ptr().add(first * stride),
                 scales: input.scales().as_ptr().add(first),
                 sums: input.sums().as_ptr().add(first),
-                code_sums: input.code_sums().as_ptr().add(first),
+                starts: input.starts().as_ptr().add(first),
                 stride,
                 count: input.rows(),
             }
@@ -80,13 +80,12 @@ impl<const T: usize> Tokens<T> {
         group: usize,
         t: usize,
     ) -> I::Ints {
-        let offset = const { Form::<QUANT>::code_offset(I::OFFSET) };
         // SAFETY: the caller's promises.
         unsafe {
-            if offset == 0 {
-                return I::no_ints();
+            match const { Form::<QUANT>::start_divisor(I::OFFSET) } {
+                Some(divisor) => I::splat_ints(*self.starts.add(group * self.count + t) / divisor),
+                None => I::no_ints(),
             }
-            I::subtract(I::no_ints(), offset * *self.code_sums.add(group * self.count + t))
         }
     }
 

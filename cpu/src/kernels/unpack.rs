@@ -81,7 +81,7 @@ pub(super) trait PanelIsa {
     /// to 127 are multiplied as they are.
     unsafe fn dot_signed(ints: Self::Ints, codes: Self::Codes, x: *const i8) -> Self::Ints;
     unsafe fn add_ints(a: Self::Ints, b: Self::Ints) -> Self::Ints;
-    unsafe fn subtract(ints: Self::Ints, value: i32) -> Self::Ints;
+    unsafe fn splat_ints(value: i32) -> Self::Ints;
 
     /// Sixteen signed bytes.
     unsafe fn bytes(bytes: *const u8) -> Self::Ints;

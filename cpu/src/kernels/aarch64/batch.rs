@@ -8,7 +8,7 @@ use qsf_format::panels::PANEL_ROWS;
 
 use crate::activations::ACT_BLOCK;
 use crate::kernels::form::Form;
-use crate::kernels::learned::{Head, Levels};
+use crate::kernels::learned::{self, Head, Levels};
 use crate::kernels::panel::{PanelOut, PanelTask};
 use crate::kernels::unpack::{PanelIsa, quad, scales};
 
@@ -89,7 +89,7 @@ unsafe fn tokens<P: Products, S: TileProducts, const QUANT: u8>(
         let zero = Neon::<P>::splat(0.0);
         let mut acc = [Acc { a: zero, b: zero }; TOKENS];
         // Constants as such: what is not for this type is then not even compiled.
-        let head = if Form::<QUANT>::IS_LEARNED { Some(Head::new::<QUANT>(levels, panel)) } else { None };
+        let head = if Form::<QUANT>::IS_LEARNED { Some(Head::new::<QUANT>(levels)) } else { None };
         for j in 0..task.blocks {
             let block = panel.add(Form::<QUANT>::HEAD_BYTES + j * Form::<QUANT>::superblock_bytes(n));
             if Form::<QUANT>::IS_LEARNED {
@@ -97,7 +97,7 @@ unsafe fn tokens<P: Products, S: TileProducts, const QUANT: u8>(
                 let head: &Head<Neon<P>> = head;
                 let quads = head.codes::<QUANT>(block, j);
                 let codes = each!(pair => S::arrange([quads[2 * pair], quads[2 * pair + 1]]));
-                let ab = &head.scales::<QUANT>(block);
+                let ab = &learned::scales::<Neon<P>, QUANT>(block);
                 let group = Group { task, codes: &codes, ab, index: j, first, count };
                 group.tiles::<P, S, QUANT>(&mut acc);
                 continue;
@@ -118,7 +118,7 @@ unsafe fn tokens<P: Products, S: TileProducts, const QUANT: u8>(
             }
         }
         for (t, acc) in acc[..count].iter().enumerate() {
-            let sum = if Form::<QUANT>::HAS_OFFSET { Neon::<P>::add(acc.a, acc.b) } else { acc.a };
+            let sum = learned::result::<Neon<P>, QUANT>(levels, panel, acc.a, acc.b);
             Neon::<P>::store(sum, out.start.add((first + t) * out.stride));
         }
     }
@@ -183,9 +183,12 @@ impl Group<'_> {
             for i in 0..T {
                 let at = self.index * input.rows() + tokens[i];
                 let (dx, sx) = (*input.scales().as_ptr().add(at), *input.sums().as_ptr().add(at));
-                let offset = const { Form::<QUANT>::code_offset(<Neon<P> as PanelIsa>::OFFSET) };
-                if Form::<QUANT>::IS_SIGNED && offset != 0 {
-                    sums[i] = Neon::<P>::subtract(sums[i], offset * *input.code_sums().as_ptr().add(at));
+                if Form::<QUANT>::IS_SIGNED
+                    && let Some(divisor) =
+                        const { Form::<QUANT>::start_divisor(<Neon<P> as PanelIsa>::OFFSET) }
+                {
+                    let start = *input.starts().as_ptr().add(at) / divisor;
+                    sums[i] = Neon::<P>::add_ints(sums[i], Neon::<P>::splat_ints(start));
                 }
                 let acc = &mut *acc.add(i);
                 acc.a = each!(r => vfmaq_f32(acc.a[r], vmulq_n_f32(a[r], dx), vcvtq_f32_s32(sums[i][r])));

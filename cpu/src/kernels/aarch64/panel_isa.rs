@@ -170,9 +170,9 @@ impl<P: Products> PanelIsa for Neon<P> {
     }
 
     #[inline(always)]
-    unsafe fn subtract(ints: Ints, value: i32) -> Ints {
+    unsafe fn splat_ints(value: i32) -> Ints {
         // SAFETY: as above.
-        unsafe { each!(i => vsubq_s32(ints[i], vdupq_n_s32(value))) }
+        unsafe { [vdupq_n_s32(value); 4] }
     }
 
     #[inline(always)]

@@ -135,8 +135,8 @@ impl PanelIsa for Simd128 {
     }
 
     #[inline(always)]
-    unsafe fn subtract(ints: Four, value: i32) -> Four {
-        each!(i => i32x4_sub(ints[i], i32x4_splat(value)))
+    unsafe fn splat_ints(value: i32) -> Four {
+        [i32x4_splat(value); 4]
     }
 
     #[inline(always)]

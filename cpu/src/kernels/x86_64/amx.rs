@@ -20,7 +20,7 @@ use super::group::Group;
 use super::tiles::{Amx, Codes, Floats, SLOTS, STORE_LAG, Sums, TOKENS, TileUnit};
 use crate::activations::ACT_BLOCK;
 use crate::kernels::form::Form;
-use crate::kernels::learned::{Head, Levels};
+use crate::kernels::learned::{self, Levels};
 use crate::kernels::panel::{PanelOut, PanelTask};
 use crate::kernels::unpack::scales;
 
@@ -252,6 +252,7 @@ impl Pass<'_> {
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni")]
     unsafe fn finish<const QUANT: u8>(&self, scratch: &mut Scratch, out: PanelOut) {
         let (groups, tiles) = (self.groups(), self.tiles());
+        let levels = Levels::new::<QUANT>(self.task.tables, 0);
         let (blocks, size) = (self.task.blocks, Form::<QUANT>::superblock_bytes(self.task.block.get()));
         if Form::<QUANT>::HAS_OFFSET {
             grow(&mut scratch.sx, tiles * groups, Floats::ZERO);
@@ -261,7 +262,6 @@ impl Pass<'_> {
                 let sums = &input.sums()[i % groups * all + self.token(i / groups)..];
                 sx.0.copy_from_slice(&sums[..TOKENS]);
             }
-            let levels = Levels::new::<QUANT>(self.task.tables, 0);
             let of_panels = scratch.b[..self.panels.len() * blocks].chunks_exact_mut(blocks);
             for (panel, b) in self.panels.clone().zip(of_panels) {
                 // SAFETY: the panel is one of the task and has the superblocks.
@@ -270,7 +270,7 @@ impl Pass<'_> {
                     for (j, b) in b.iter_mut().enumerate() {
                         let block = panel.add(Form::<QUANT>::HEAD_BYTES + j * size);
                         let offset = if Form::<QUANT>::IS_LEARNED {
-                            Head::<Avx512>::new::<QUANT>(&levels, panel).scales::<QUANT>(block).1
+                            learned::scales::<Avx512, QUANT>(block).1
                         } else {
                             scales::<Avx512, QUANT>(block).1
                         };
@@ -293,10 +293,13 @@ impl Pass<'_> {
                         }
                     }
                     let start = self.token(tile) * out.stride + PANEL_ROWS * (self.panels.start + panel);
+                    // SAFETY: the panel is one of the task.
+                    let weights = unsafe { self.panel::<QUANT>(self.panels.start + panel) };
                     for (t, (acc, acc_b)) in scratch.acc[panel * tiles + tile].iter().zip(acc_b).enumerate() {
                         // SAFETY: the caller's promise: there is room for the results of every token and panel.
                         unsafe {
-                            let sum = _mm512_add_ps(_mm512_load_ps(acc.0.as_ptr()), acc_b);
+                            let acc = _mm512_load_ps(acc.0.as_ptr());
+                            let sum = learned::result::<Avx512, QUANT>(&levels, weights, acc, acc_b);
                             _mm512_storeu_ps(out.start.add(start + t * out.stride), sum);
                         }
                     }

@@ -205,11 +205,11 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
     }
 
     #[inline(always)]
-    unsafe fn subtract(ints: Ints, value: i32) -> Ints {
+    unsafe fn splat_ints(value: i32) -> Ints {
         // SAFETY: as above.
         unsafe {
             let value = _mm256_set1_epi32(value);
-            Ints(_mm256_sub_epi32(ints.0, value), _mm256_sub_epi32(ints.1, value))
+            Ints(value, value)
         }
     }
 

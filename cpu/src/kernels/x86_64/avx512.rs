@@ -167,9 +167,9 @@ impl<const VBMI: bool> PanelIsa for Registers<VBMI> {
     }
 
     #[inline(always)]
-    unsafe fn subtract(ints: __m512i, value: i32) -> __m512i {
+    unsafe fn splat_ints(value: i32) -> __m512i {
         // SAFETY: as above.
-        unsafe { _mm512_sub_epi32(ints, _mm512_set1_epi32(value)) }
+        unsafe { _mm512_set1_epi32(value) }
     }
 
     #[inline(always)]

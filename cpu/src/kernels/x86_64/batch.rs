@@ -9,7 +9,7 @@ use qsf_format::panels::PANEL_ROWS;
 
 use crate::activations::ACT_BLOCK;
 use crate::kernels::form::Form;
-use crate::kernels::learned::{Head, Levels};
+use crate::kernels::learned::{self, Head, Levels};
 use crate::kernels::panel::{PanelOut, PanelTask};
 use crate::kernels::product;
 use crate::kernels::tokens::{QUADS, Tokens};
@@ -109,7 +109,7 @@ unsafe fn panels<I: PanelIsa, const TILE: usize, const QUANT: u8>(task: &PanelTa
                 }
                 for (t, acc) in acc[..count].iter().enumerate() {
                     let acc = acc.assume_init_ref();
-                    let sum = if Form::<QUANT>::HAS_OFFSET { I::add(acc.a, acc.b) } else { acc.a };
+                    let sum = learned::result::<I, QUANT>(&levels, panel, acc.a, acc.b);
                     I::store(sum, out.start.add((first + t) * out.stride + PANEL_ROWS * p));
                 }
             }
@@ -155,7 +155,7 @@ unsafe fn few<I: PanelIsa, const QUANT: u8, const T: usize>(
                 }
             }
             for t in 0..T {
-                let sum = if Form::<QUANT>::HAS_OFFSET { I::add(acc[t], acc_b[t]) } else { acc[t] };
+                let sum = learned::result::<I, QUANT>(&levels, panel, acc[t], acc_b[t]);
                 I::store(sum, out.start.add((token + t) * out.stride + PANEL_ROWS * p));
             }
         }
@@ -210,11 +210,11 @@ unsafe fn unpack_learned<I: PanelIsa, const QUANT: u8>(
     let size = Form::<QUANT>::superblock_bytes(ACT_BLOCK);
     // SAFETY: the caller's promises.
     unsafe {
-        let head = Head::<I>::new::<QUANT>(levels, panel);
+        let head = Head::<I>::new::<QUANT>(levels);
         for (j, unpacked) in (first..).zip(unpacked) {
             let block = panel.add(Form::<QUANT>::HEAD_BYTES + j * size);
             fetch::<I>(block.wrapping_add(GROUPS * size), size);
-            let (a, b) = head.scales::<QUANT>(block);
+            let (a, b) = learned::scales::<I, QUANT>(block);
             unpacked.write(Group { codes: head.codes::<QUANT>(block, j), a, b });
         }
     }

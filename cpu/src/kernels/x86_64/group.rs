@@ -5,7 +5,7 @@ use core::arch::x86_64::*;
 use super::avx512::Avx512;
 use crate::activations::ACT_BLOCK;
 use crate::kernels::form::Form;
-use crate::kernels::learned::{Head, Levels};
+use crate::kernels::learned::{self, Head, Levels};
 use crate::kernels::unpack::{PanelIsa, quad, scales};
 
 /// Quads of a group.
@@ -17,7 +17,8 @@ fn shift(n: usize) -> u32 {
     (n / ACT_BLOCK).trailing_zeros()
 }
 
-/// Codes of 32 columns as bytes, signed or unsigned as the type is, scale a and offset b per row. Types without offsets have anything
+/// Codes of 32 columns as bytes, signed or unsigned as the type is, scale a and offset b per row, of learned types in the units of
+/// [`learned::result`]. Types without offsets have anything
 /// in `b`.
 pub(super) struct Group {
     pub(super) codes: [__m512i; QUADS],
@@ -77,7 +78,6 @@ impl Group {
     /// As for [`Group::unpack`].
     #[inline(always)]
     pub(super) unsafe fn scales<const QUANT: u8>(
-        levels: &Levels,
         panel: *const u8,
         n: usize,
         group: usize,
@@ -88,7 +88,7 @@ impl Group {
                 let block = panel.add(
                     Form::<QUANT>::HEAD_BYTES + group * const { Form::<QUANT>::superblock_bytes(ACT_BLOCK) },
                 );
-                return Head::<Avx512>::new::<QUANT>(levels, panel).scales::<QUANT>(block);
+                return learned::scales::<Avx512, QUANT>(block);
             }
             scales::<Avx512, QUANT>(panel.add((group >> shift(n)) * Form::<QUANT>::superblock_bytes(n)))
         }
@@ -102,11 +102,11 @@ impl Group {
     unsafe fn learned<const QUANT: u8>(levels: &Levels, panel: *const u8, group: usize) -> Group {
         // SAFETY: the caller's promises.
         unsafe {
-            let head = Head::<Avx512>::new::<QUANT>(levels, panel);
+            let head = Head::<Avx512>::new::<QUANT>(levels);
             let block = panel.add(
                 Form::<QUANT>::HEAD_BYTES + group * const { Form::<QUANT>::superblock_bytes(ACT_BLOCK) },
             );
-            let (a, b) = head.scales::<QUANT>(block);
+            let (a, b) = learned::scales::<Avx512, QUANT>(block);
             let mut codes = head.codes::<QUANT>(block, group);
             if Form::<QUANT>::EVEN_OFFSET != 0 {
                 // Tiles multiply signed codes as they are.

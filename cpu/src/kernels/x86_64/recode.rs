@@ -5,11 +5,13 @@ use std::ops::Range;
 
 use qsf_format::CodeTables;
 
+use super::avx512::Avx512;
 use super::group::{Group, QUADS};
 use super::tiles::Floats;
 use crate::activations::ACT_BLOCK;
 use crate::kernels::form::Form;
 use crate::kernels::learned::Levels;
+use crate::kernels::unpack::PanelIsa;
 
 /// Largest code.
 const LARGEST: f32 = 127.0;
@@ -54,7 +56,7 @@ impl Recoder {
             let mut top = _mm512_setzero_si512();
             let mut group = groups.start;
             while group < groups.end {
-                let (a, b) = Group::scales::<QUANT>(&self.levels, panel, n, group);
+                let (a, b) = self.absolute::<QUANT>(panel, Group::scales::<QUANT>(panel, n, group));
                 let bound = match (Form::<QUANT>::IS_SIGNED, Form::<QUANT>::HAS_OFFSET) {
                     (true, true) => _mm512_fmadd_ps(_mm512_abs_ps(a), largest, _mm512_abs_ps(b)),
                     (true, false) => _mm512_mul_ps(_mm512_abs_ps(a), largest),
@@ -77,6 +79,27 @@ impl Recoder {
         }
     }
 
+    /// Scales and offsets of a group of a panel as such, and not in the units of [`result`](crate::kernels::learned::result).
+    ///
+    /// # Safety
+    /// As for [`Group::unpack`].
+    #[inline(always)]
+    unsafe fn absolute<const QUANT: u8>(
+        &self,
+        panel: *const u8,
+        (a, b): (__m512, __m512),
+    ) -> (__m512, __m512) {
+        if !Form::<QUANT>::IS_LEARNED {
+            return (a, b);
+        }
+        // SAFETY: the caller's promises.
+        unsafe {
+            let scale = _mm512_mul_ps(Avx512::halves(panel), _mm512_set1_ps(Form::<QUANT>::ROW_UNIT));
+            let shift = _mm512_set1_ps(self.levels.shift());
+            (_mm512_mul_ps(a, scale), _mm512_mul_ps(_mm512_mul_ps(b, scale), shift))
+        }
+    }
+
     /// Codes of group `group` of 32 columns, with the second of what [`Recoder::scale`] gave: four columns of each row at a time.
     ///
     /// # Safety
@@ -92,6 +115,7 @@ impl Recoder {
         // SAFETY: the caller's promises; `inverse` is 16 floats.
         unsafe {
             let Group { mut codes, a, b } = Group::unpack::<QUANT>(&self.levels, panel, n, group);
+            let (a, b) = self.absolute::<QUANT>(panel, (a, b));
             let inverse = _mm512_loadu_ps(inverse.0.as_ptr());
             let (a, b) = (_mm512_mul_ps(a, inverse), _mm512_mul_ps(b, inverse));
             let b = if Form::<QUANT>::HAS_OFFSET { b } else { _mm512_setzero_ps() };

@@ -210,9 +210,9 @@ impl PanelIsa for Sse {
     }
 
     #[inline(always)]
-    unsafe fn subtract(ints: Ints, value: i32) -> Ints {
+    unsafe fn splat_ints(value: i32) -> Ints {
         // SAFETY: as above.
-        unsafe { each!(i => _mm_sub_epi32(ints[i], _mm_set1_epi32(value))) }
+        unsafe { [_mm_set1_epi32(value); 4] }
     }
 
     #[inline(always)]
