@@ -42,9 +42,12 @@ pub(super) unsafe fn matmul<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, 
 unsafe fn panels<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut, n: usize) {
     let panel_bytes = Form::<QUANT>::HEAD_BYTES + task.blocks * Form::<QUANT>::superblock_bytes(n);
     let (levels, ahead) = (Levels::new::<QUANT>(task.tables, I::OFFSET), I::ahead(task.alone));
-    // SAFETY: the caller's promise.
-    let head =
-        if Form::<QUANT>::IS_LEARNED { Some(unsafe { Head::<I>::new::<QUANT>(&levels) }) } else { None };
+    let head = if Form::<QUANT>::IS_LEARNED {
+        // SAFETY: the caller's promise.
+        Some(unsafe { Head::<I>::new::<QUANT>(&levels) })
+    } else {
+        None
+    };
     let of_type = OfType { levels, head };
     for token in task.tokens.clone() {
         for p in 0..task.panels {
