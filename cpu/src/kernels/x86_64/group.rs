@@ -18,8 +18,7 @@ fn shift(n: usize) -> u32 {
 }
 
 /// Codes of 32 columns as bytes, signed or unsigned as the type is, scale a and offset b per row, of learned types in the units of
-/// [`learned::result`]. Types without offsets have anything
-/// in `b`.
+/// [`learned::result`]. Types without offsets have anything in `b`.
 pub(super) struct Group {
     pub(super) codes: [__m512i; QUADS],
     pub(super) a: __m512,
