@@ -53,8 +53,8 @@ impl<const QUANT: u8> Form<QUANT> {
     /// Whether the last 16 bits of a trellis choose a level, and not the last 8.
     pub(super) const HAS_TWO_BYTES: bool =
         matches!(Self::ENCODING, Encoding::Trellis { state: TrellisState::TwoBytes, .. });
-    /// The unit of the scales of rows, where they have any.
-    pub(super) const ROW_UNIT: f32 = if Self::IS_TRELLIS { TRELLIS_UNIT } else { GRID_UNIT };
+    /// The unit of the scales of rows, where they have any: half of the format's, where kernels take the scales of blocks twice.
+    pub(super) const ROW_UNIT: f32 = if Self::IS_TRELLIS { TRELLIS_UNIT } else { GRID_UNIT / 2.0 };
     /// Whether codes are multiplied as signed ones.
     pub(super) const IS_SIGNED: bool = Self::IS_LEARNED || matches!(Self::ENCODING, Encoding::SignedBytes);
     /// Whether weights have an offset b.

@@ -95,7 +95,7 @@ fn scales<const QUANT: u8>(block: &[u8], row: usize) -> (f32, Option<f32>) {
     }
     if Form::<QUANT>::IS_LEARNED {
         let byte = block[row] as i8;
-        let scale = f32::from(byte >> 1);
+        let scale = f32::from(byte & !1);
         return (scale, Some(if byte & 1 == 1 { scale } else { 0.0 }));
     }
     let first = half(block, row);

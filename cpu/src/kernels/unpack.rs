@@ -85,8 +85,8 @@ pub(super) trait PanelIsa {
 
     /// Sixteen signed bytes.
     unsafe fn bytes(bytes: *const u8) -> Self::Ints;
-    /// Half of each, rounded down.
-    unsafe fn half(ints: Self::Ints) -> Self::Ints;
+    /// Each without its lowest bit.
+    unsafe fn even(ints: Self::Ints) -> Self::Ints;
     /// The floats where the integer is odd, else 0.
     unsafe fn where_odd(ints: Self::Ints, floats: Self::Floats) -> Self::Floats;
     /// Sixteen halves.

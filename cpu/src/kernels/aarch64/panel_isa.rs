@@ -191,9 +191,9 @@ impl<P: Products> PanelIsa for Neon<P> {
     }
 
     #[inline(always)]
-    unsafe fn half(ints: Ints) -> Ints {
+    unsafe fn even(ints: Ints) -> Ints {
         // SAFETY: as above.
-        unsafe { each!(i => vshrq_n_s32::<1>(ints[i])) }
+        unsafe { each!(i => vandq_s32(ints[i], vdupq_n_s32(!1))) }
     }
 
     #[inline(always)]

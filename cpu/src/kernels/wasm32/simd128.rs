@@ -153,8 +153,8 @@ impl PanelIsa for Simd128 {
     }
 
     #[inline(always)]
-    unsafe fn half(ints: Four) -> Four {
-        each!(i => i32x4_shr(ints[i], 1))
+    unsafe fn even(ints: Four) -> Four {
+        each!(i => v128_and(ints[i], i32x4_splat(!1)))
     }
 
     #[inline(always)]

@@ -223,9 +223,12 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
     }
 
     #[inline(always)]
-    unsafe fn half(ints: Ints) -> Ints {
+    unsafe fn even(ints: Ints) -> Ints {
         // SAFETY: as above.
-        unsafe { Ints(_mm256_srai_epi32::<1>(ints.0), _mm256_srai_epi32::<1>(ints.1)) }
+        unsafe {
+            let mask = _mm256_set1_epi32(!1);
+            Ints(_mm256_and_si256(ints.0, mask), _mm256_and_si256(ints.1, mask))
+        }
     }
 
     #[inline(always)]

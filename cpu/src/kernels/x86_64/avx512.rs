@@ -179,9 +179,9 @@ impl<const VBMI: bool> PanelIsa for Registers<VBMI> {
     }
 
     #[inline(always)]
-    unsafe fn half(ints: __m512i) -> __m512i {
+    unsafe fn even(ints: __m512i) -> __m512i {
         // SAFETY: as above.
-        unsafe { _mm512_srai_epi32::<1>(ints) }
+        unsafe { _mm512_and_si512(ints, _mm512_set1_epi32(!1)) }
     }
 
     #[inline(always)]

@@ -224,9 +224,9 @@ impl PanelIsa for Sse {
     }
 
     #[inline(always)]
-    unsafe fn half(ints: Ints) -> Ints {
+    unsafe fn even(ints: Ints) -> Ints {
         // SAFETY: as above.
-        unsafe { each!(i => _mm_srai_epi32::<1>(ints[i])) }
+        unsafe { each!(i => _mm_and_si128(ints[i], _mm_set1_epi32(!1))) }
     }
 
     #[inline(always)]
