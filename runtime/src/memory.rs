@@ -11,12 +11,19 @@ use crate::error::{Result, RuntimeError};
 /// processor, and added up later (`percpu_counter`). What is named as enough has this on top, and so is enough in the next run.
 pub const SPREAD: u64 = 500_000;
 
+/// Bytes from which it is asked how much there is. Below, the question would take longer than it is worth.
+const MUCH: u64 = 256 << 20;
+
 /// Asks the system whether it would give so much memory, and takes none.
 ///
 /// # Errors
 /// [`RuntimeError::OutOfMemory`] when it would not.
 pub fn ask(bytes: u64, what: impl Fn() -> String) -> Result<()> {
     let refused = || RuntimeError::OutOfMemory { what: what(), bytes };
+    // Linux promises more than it has, and ends a process that comes to use it.
+    if bytes >= MUCH && room().is_some_and(|room| bytes > room.saturating_add(free_swap())) {
+        return Err(refused());
+    }
     let len = usize::try_from(bytes).map_err(|_| refused())?;
     Vec::<u8>::new().try_reserve_exact(len).map_err(|_| refused())
 }
@@ -30,6 +37,11 @@ pub fn available() -> Option<u64> {
 /// Memory that can be had beside what is in use: as [`available`], and no more than the control group of this process has left.
 pub fn room() -> Option<u64> {
     Some(groups().filter_map(|group| group.room()).fold(available()?, u64::min))
+}
+
+/// What can be written out to swap space yet, as Linux says.
+fn free_swap() -> u64 {
+    kilobytes(Path::new("/proc/meminfo"), "SwapFree:").unwrap_or(0)
 }
 
 /// Memory of the machine, as Linux says.
@@ -159,6 +171,15 @@ mod tests {
             assert_eq!((group(line).limit(), group(line).room()), (None, None), "{line}");
         }
         assert!(Group::of_line("7:blkio:/").is_none() && Group::of_line("").is_none());
+    }
+
+    #[test]
+    fn more_memory_than_there_is_is_refused_though_linux_would_promise_it() {
+        if let Some(total) = total() {
+            let bytes = total + free_swap() + MUCH;
+            assert!(matches!(ask(bytes, String::new), Err(RuntimeError::OutOfMemory { .. })));
+        }
+        ask(1 << 20, String::new).unwrap();
     }
 
     #[test]

@@ -9,10 +9,12 @@ mod windows;
 
 use std::path::{Path, PathBuf};
 
+use tokenizers::ModelWrapper;
+
 use crate::error::{Result, RuntimeError};
 use crate::guard::catch_library_panic;
 use crate::text_file::{TextInMemory, TextSource};
-use windows::{Encoder, Placed};
+use windows::{Encoder, Lengths, Placed};
 
 pub use definition::{
     Definition, FoundTokenizer, GgufTokenizer, Piece, PieceKind, find_tokenizer, model_pieces,
@@ -28,28 +30,38 @@ pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     path: PathBuf,
     bos: Option<u32>,
+    lengths: Lengths,
 }
 
 impl Tokenizer {
     /// Reads the text of a `tokenizer.json`; `path` is where it came from, for messages.
     ///
-    /// Truncation and padding that the file asks for are left out: they are leftovers of training, and a prompt that
-    /// is cut silently is a wrong result.
+    /// Truncation, padding and dropout of merges that the file asks for are left out: they are leftovers of training. A prompt
+    /// that is cut silently is a wrong result, and so are other tokens in every run.
     ///
     /// # Errors
     /// The text is not a tokenizer, or is one that fails at its first use.
     pub fn from_json(bytes: &[u8], path: &Path) -> Result<Tokenizer> {
-        let inner = catch_library_panic("tokenizer", || {
-            limits::check(bytes)?;
+        let (inner, growth) = catch_library_panic("tokenizer", || {
+            let growth = limits::check(bytes)?;
             let mut inner = tokenizers::Tokenizer::from_bytes(bytes)?;
+            limits::check_patterns(&inner)?;
             inner.with_truncation(None)?;
             inner.with_padding(None);
-            Ok(inner)
+            if let ModelWrapper::BPE(model) = inner.get_model()
+                && model.dropout.is_some()
+            {
+                let mut model = model.clone();
+                model.dropout = None;
+                inner.with_model(model);
+            }
+            Ok((inner, growth))
         })
         .map_err(|problem| {
             RuntimeError::bad_input(path, "the tokenizer", "a valid tokenizer.json", problem)
         })?;
-        let mut tokenizer = Tokenizer { inner, path: path.to_owned(), bos: None };
+        let mut tokenizer =
+            Tokenizer { inner, path: path.to_owned(), bos: None, lengths: Lengths::new(growth) };
         tokenizer.bos = tokenizer.find_bos()?;
         Ok(tokenizer)
     }
@@ -99,12 +111,12 @@ impl Tokenizer {
         special: bool,
         take: &mut dyn FnMut(&[u32]) -> Result<()>,
     ) -> Result<()> {
-        windows::encode(self, text, most, special, take)
+        windows::encode(self, self.lengths, text, most, special, take)
     }
 
     /// Long texts in windows, as libraries take a hundred times the memory of what they encode at once.
     fn encode_whole(&self, text: &str, special: bool) -> Result<Vec<u32>> {
-        if text.len() > windows::WINDOW {
+        if text.len() > self.lengths.window {
             return self.encode_first(&mut TextInMemory::new(text, &self.path), usize::MAX, special);
         }
         self.run("encode text", || Ok(self.inner.encode_fast(text, special)?.get_ids().to_vec()))
@@ -118,6 +130,17 @@ impl Tokenizer {
     /// The token that the tokenizer itself puts before every text, where it does.
     pub fn bos(&self) -> Option<u32> {
         self.bos
+    }
+
+    /// The text of the token for what the vocabulary lacks, where the model of the tokenizer has one.
+    pub fn unk(&self) -> Option<String> {
+        match self.inner.get_model() {
+            ModelWrapper::BPE(model) => model.unk_token.clone(),
+            ModelWrapper::WordLevel(model) => Some(model.unk_token.clone()),
+            ModelWrapper::WordPiece(model) => Some(model.unk_token.clone()),
+            // Its id is known to the library alone.
+            ModelWrapper::Unigram(_) => None,
+        }
     }
 
     /// The text of `ids`; with `skip_special` without special tokens such as the end of text.

@@ -97,12 +97,13 @@ fn without_artifacts(text: &str) -> String {
     while let Some(open) = rest.find('[') {
         let (before, from) = rest.split_at(open);
         out.push_str(before);
-        let line = &from[..from.find('\n').unwrap_or(from.len())];
+        let (line, behind) = from.split_at(from.find('\n').unwrap_or(from.len()));
         match line.find(']') {
             Some(close) => rest = &from[close + 1..],
+            // Nor has any other bracket of the line an end. To look for each of them would take the square of the line's length.
             None => {
-                out.push('[');
-                rest = &from[1..];
+                out.push_str(line);
+                rest = behind;
             }
         }
     }

@@ -10,6 +10,7 @@ use qsf_format::{JsonLimits, from_json};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokenizers::{NormalizedString, Normalizer};
 
 use super::definition::Charsmap;
 use added::AddedTokens;
@@ -19,6 +20,8 @@ use steps::check_steps;
 /// Most bytes that normalizers or decoders may make of one byte. Real ones replace a space by a three-byte mark, or escape a
 /// character.
 const MAX_GROWTH: f64 = 256.0;
+/// Most that normalizer and pre-tokenizer together may. What the library takes of memory is a hundred times that.
+const MAX_TOTAL: f64 = 1024.0;
 /// Most special tokens that a post-processor may add to a text. Real ones add one or two.
 const MAX_ADDED: usize = 4096;
 
@@ -43,23 +46,53 @@ struct Parts<'a> {
 
 /// Checks the size of a `tokenizer.json` and what it may do, before the library builds anything of it.
 ///
+/// Returns most bytes that it may make of one, in a long text.
+///
 /// # Errors
 /// What is too large or wrong, in words.
-pub(super) fn check(json: &[u8]) -> Result<(), String> {
+pub(super) fn check(json: &[u8]) -> Result<f64, String> {
     let parts: Parts<'_> = serde_json::from_slice(json).map_err(|e| e.to_string())?;
     if parts.model.is_none() {
         return Err(
             "JSON without a model: a tokenizer.json has one; for vocab.json pass the directory".to_owned()
         );
     }
+    let mut total = 1.0;
     // One after another: each may be large.
     check_part("normalizer", parts.normalizer, |part| {
         check_charsmaps(part)?;
-        check_growth(part)
+        total *= check_growth(part)?;
+        Ok(())
     })?;
-    check_part("pre_tokenizer", parts.pre_tokenizer, check_growth)?;
-    check_part("decoder", parts.decoder, check_growth)?;
-    check_part("post_processor", parts.post_processor, check_added)
+    check_part("pre_tokenizer", parts.pre_tokenizer, |part| {
+        total *= check_growth(part)?;
+        Ok(())
+    })?;
+    check_part("decoder", parts.decoder, |part| check_growth(part).map(drop))?;
+    check_part("post_processor", parts.post_processor, check_added)?;
+    if total > MAX_TOTAL {
+        return Err(format!(
+            "its normalizer and pre_tokenizer could make a text {total:.0} times as long; at most {MAX_TOTAL} is accepted"
+        ));
+    }
+    Ok(total)
+}
+
+/// Checks that the normalizer leaves something of each added token that is searched in normalized text: the library finds an empty one
+/// everywhere, and never gets on.
+///
+/// # Errors
+/// The token, in words.
+pub(super) fn check_patterns(tokenizer: &tokenizers::Tokenizer) -> Result<(), String> {
+    let Some(normalizer) = tokenizer.get_normalizer() else { return Ok(()) };
+    for token in tokenizer.get_added_tokens_decoder().values().filter(|token| token.normalized) {
+        let mut text = NormalizedString::from(token.content.as_str());
+        normalizer.normalize(&mut text).map_err(|e| e.to_string())?;
+        if text.is_empty() {
+            return Err(format!("its normalizer leaves nothing of the added token {:?}", token.content));
+        }
+    }
+    Ok(())
 }
 
 /// Weighs a part of a tokenizer, builds it and checks its steps, then whatever `check` does.
@@ -74,15 +107,15 @@ fn check_part(
         .map_err(|e| format!("its {name}: {e}"))
 }
 
-/// Checks how long a step, or a chain of them, could make a text.
-fn check_growth(step: &Value) -> Result<(), String> {
+/// Checks how long a step, or a chain of them, could make a text, which it returns.
+fn check_growth(step: &Value) -> Result<f64, String> {
     let growth = growth(step);
     if growth > MAX_GROWTH {
         return Err(format!(
             "it could make a text {growth:.0} times as long; at most {MAX_GROWTH} is accepted"
         ));
     }
-    Ok(())
+    Ok(growth)
 }
 
 /// Checks how many tokens a post-processor adds to a text.
@@ -105,7 +138,7 @@ fn check_charsmaps(step: &Value) -> Result<(), String> {
     step["normalizers"].as_array().into_iter().flatten().try_for_each(check_charsmaps)
 }
 
-/// Bytes that a normalizer or decoder can make of one byte; chains multiply.
+/// Bytes that a step can make of one byte; chains multiply.
 fn growth(step: &Value) -> f64 {
     let length = |value: &Value| value.as_str().map_or(0, str::len) as f64;
     let own = match step["type"].as_str() {
@@ -117,6 +150,21 @@ fn growth(step: &Value) -> f64 {
         }
         // At worst, on a text of one byte.
         Some("Prepend") => 1.0 + length(&step["prepend"]),
+        // Three bytes of U+FDFA become 33, those of some other characters nine (Unicode, UAX #15, "Maximum expansion").
+        Some("NFKC" | "NFKD") => 11.0,
+        Some("NFC" | "NFD") => 3.0,
+        // Spaces around each Chinese character, and accents apart.
+        Some("BertNormalizer") => 5.0,
+        // U+023A: two bytes become three.
+        Some("Lowercase") => 1.5,
+        // A byte that is no letter becomes a character of two, and a space may come first.
+        Some("ByteLevel") => 3.0,
+        Some("Metaspace") => 1.0 + length(&step["replacement"]).max(3.0),
+        Some("Precompiled") => {
+            let table = base64::decode(step["precompiled_charsmap"].as_str().unwrap_or_default());
+            let table = table.unwrap_or_default();
+            Charsmap::read(&table).map_or(1.0, |map| map.growth())
+        }
         _ => 1.0,
     };
     let chained = ["normalizers", "pretokenizers", "decoders"].into_iter();
@@ -148,7 +196,7 @@ mod tests {
 
     fn check(mut json: Value) -> Result<(), String> {
         json["model"] = json!({});
-        super::check(json.to_string().as_bytes())
+        super::check(json.to_string().as_bytes()).map(drop)
     }
 
     #[test]
@@ -177,6 +225,21 @@ mod tests {
         let chain = json!({"normalizer": {"type": "Sequence", "normalizers": vec![step; 7]}});
         let error = check(chain).unwrap_err();
         assert!(error.contains("normalizer"), "{error}");
+    }
+
+    #[test]
+    fn normal_forms_of_unicode_count_as_growth_too() {
+        let replace = json!({"type": "Replace", "pattern": {"Regex": "."}, "content": "\u{fdfa}".repeat(20)});
+        let chain = |last: &str| json!({"normalizer": {"type": "Sequence", "normalizers": [replace, {"type": last}]}});
+        check(chain("Strip")).unwrap();
+        assert!(check(chain("NFKD")).unwrap_err().contains("671 times as long"));
+        let albert = ["NFKD", "StripAccents", "Lowercase"].map(|kind| json!({"type": kind}));
+        check(json!({"normalizer": {"type": "Sequence", "normalizers": albert}})).unwrap();
+        let step = json!({"type": "Replace", "pattern": {"Regex": "."}, "content": "x".repeat(60)});
+        let error = check(json!({"normalizer": step, "pre_tokenizer": {"type": "Sequence", "pretokenizers":
+            vec![json!({"type": "Metaspace", "replacement": "\u{2581}"}); 3]}}))
+        .unwrap_err();
+        assert!(error.contains("3904 times as long; at most 1024"), "{error}");
     }
 
     #[test]

@@ -205,3 +205,33 @@ fn a_long_text_gets_what_the_tokenizer_adds_once_and_a_beginning_only_what_stand
     assert_eq!(first("", 9), [256, 257]);
     assert_eq!(first("a", 2).len(), 2);
 }
+
+#[test]
+fn an_added_token_of_which_the_normalizer_leaves_nothing_is_refused() {
+    // The library would find it everywhere in every text, and never end.
+    let mut json = byte_level(Value::Null);
+    json["normalizer"] = json!({"type": "Replace", "pattern": {"String": "X"}, "content": ""});
+    let added = |normalized: bool| {
+        json!({"id": 258, "content": "X", "single_word": false, "lstrip": false, "rstrip": false,
+               "normalized": normalized, "special": false})
+    };
+    json["added_tokens"].as_array_mut().unwrap().push(added(true));
+    let error = tokenizer(&json).unwrap_err().to_string();
+    assert!(error.contains("leaves nothing of the added token \"X\""), "{error}");
+    json["added_tokens"][2] = added(false);
+    assert_eq!(tokenizer(&json).unwrap().encode("aXb").unwrap().len(), 3);
+}
+
+#[test]
+fn the_tokens_of_a_text_do_not_change_from_run_to_run() {
+    let mut json = byte_level(Value::Null);
+    for (id, half) in ["a", "aa", "aaaa"].into_iter().enumerate() {
+        json["model"]["vocab"][half.repeat(2)] = json!(258 + id);
+    }
+    json["model"]["merges"] = json!(["a a", "aa aa", "aaaa aaaa"]);
+    json["model"]["dropout"] = json!(0.5);
+    let tokenizer = tokenizer(&json).unwrap();
+    for _ in 0..20 {
+        assert_eq!(tokenizer.encode(&"a".repeat(80)).unwrap(), [260; 10]);
+    }
+}

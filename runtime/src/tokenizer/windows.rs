@@ -7,15 +7,25 @@
 use crate::error::{Result, RuntimeError};
 use crate::text_file::TextSource;
 
-/// Bytes of a text that are encoded at once.
-pub(super) const WINDOW: usize = 1 << 15;
+/// How long windows are, in bytes of the text.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lengths {
+    /// What is encoded at once.
+    pub window: usize,
+    /// What two windows share. Their middle half has to agree: some hundred tokens.
+    overlap: usize,
+    /// Most bytes of a window. It grows where two do not agree, as in a word as long as the window.
+    most: usize,
+}
 
-/// Bytes that two windows share. Their middle half has to agree: some hundred tokens.
-const OVERLAP: usize = 1 << 12;
-
-/// Most bytes of a window. It grows where two do not agree, as in a word as long as the window. Some tokenizers take a hundred
-/// times as much memory.
-const MAX_WINDOW: usize = 1 << 20;
+impl Lengths {
+    /// Those for a tokenizer that may make `growth` bytes of one before it finds tokens: it takes a hundred times as much memory.
+    pub fn new(growth: f64) -> Lengths {
+        let within = |bytes: f64, least: usize, most: usize| ((bytes / growth) as usize).clamp(least, most);
+        let window = within((2 << 20) as f64, 1 << 11, 1 << 15);
+        Lengths { window, overlap: window / 8, most: within((16 << 20) as f64, window, 1 << 20) }
+    }
+}
 
 /// A token, and the bytes of the text that it stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,13 +58,14 @@ struct Window {
 /// When the text cannot be read, the tokenizer cannot represent it, no windows agree, or `take` fails.
 pub(super) fn encode(
     encoder: &dyn Encoder,
+    lengths: Lengths,
     source: &mut dyn TextSource,
     most: usize,
     special: bool,
     take: &mut dyn FnMut(&[u32]) -> Result<()>,
 ) -> Result<()> {
     let mut text = Text { source, start: 0, held: String::new(), ended: false };
-    let end = text.read_to(WINDOW)?;
+    let end = text.read_to(lengths.window)?;
     let (mut ids, behind) =
         if special { encoder.added_around(text.part(0, end))? } else { (Vec::new(), Vec::new()) };
     let mut window = Window::new(encoder, &text, 0, end)?;
@@ -71,19 +82,19 @@ pub(super) fn encode(
             ids.extend(rest.iter().map(|token| token.id).chain(behind));
             break;
         }
-        let settled = rest.iter().take_while(|token| token.end + OVERLAP <= window.end).count();
+        let settled = rest.iter().take_while(|token| token.end + lengths.overlap <= window.end).count();
         if settled >= left {
             ids.extend(rest[..settled].iter().map(|token| token.id));
             break;
         }
-        let next = window.next(encoder, &mut text)?;
+        let next = window.next(encoder, lengths, &mut text)?;
         match window.agreement(&next) {
             Some((to, from)) if to >= taken => {
                 ids.extend(window.tokens[taken..to].iter().map(|token| token.id));
                 text.forget(next.start);
                 (window, taken) = (next, from);
             }
-            _ => (window, taken) = window.longer(encoder, &mut text, taken)?,
+            _ => (window, taken) = window.longer(encoder, lengths, &mut text, taken)?,
         }
     }
     ids.truncate(left);
@@ -102,15 +113,15 @@ impl Window {
 
     /// The window that overlaps the end of this one. It begins where a token does: so runs of one character, and of digits,
     /// are divided as in this window.
-    fn next(&self, encoder: &dyn Encoder, text: &mut Text<'_>) -> Result<Window> {
-        let latest = self.end - OVERLAP;
+    fn next(&self, encoder: &dyn Encoder, lengths: Lengths, text: &mut Text<'_>) -> Result<Window> {
+        let latest = self.end - lengths.overlap;
         let begins = self
             .tokens
             .iter()
             .map(|token| token.start)
             .filter(|start| (self.start + 1..=latest).contains(start));
         let start = text.floor(begins.max().unwrap_or(latest));
-        let end = text.read_to(start + WINDOW)?;
+        let end = text.read_to(start + lengths.window)?;
         Window::new(encoder, text, start, end)
     }
 
@@ -130,7 +141,13 @@ impl Window {
     }
 
     /// The window of twice the length that begins where this one does, and how many of its tokens are the first `taken`.
-    fn longer(&self, encoder: &dyn Encoder, text: &mut Text<'_>, taken: usize) -> Result<(Window, usize)> {
+    fn longer(
+        &self,
+        encoder: &dyn Encoder,
+        lengths: Lengths,
+        text: &mut Text<'_>,
+        taken: usize,
+    ) -> Result<(Window, usize)> {
         let length = 2 * (self.end - self.start);
         let path = text.source.path().to_owned();
         let refuse = || {
@@ -142,7 +159,7 @@ impl Window {
                 format!("{length} bytes of it"),
             )
         };
-        if length > MAX_WINDOW {
+        if length > lengths.most {
             return Err(refuse());
         }
         let end = text.read_to(self.start + length)?;

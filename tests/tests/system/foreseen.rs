@@ -96,14 +96,14 @@ fn results_that_will_disappoint_are_warned_of_and_others_are_not() {
 #[test]
 fn a_log_has_a_line_for_each_stage_and_interval_and_quiet_has_none() {
     let dir = tempfile::tempdir().unwrap();
-    let model = demo_model(dir.path());
+    let (demo, small) = (demo_model(dir.path()), small_model(dir.path()));
     let out = dir.path().join("out.qsf");
-    let args = format!("--target-size 500kB --calibration {CALIBRATION} --calibration-tokens 2048 --force");
-    let call = |more: &str, seconds: &str| {
-        convert(&model, &out, &args).args(more).env("QSF_PROGRESS_SECONDS", seconds).run()
+    let args = format!("--target-bpw 5 --calibration {CALIBRATION} --calibration-tokens 1024 --force");
+    let call = |model: &Path, more: &str, seconds: &str| {
+        convert(model, &out, &args).args(more).env("QSF_PROGRESS_SECONDS", seconds).run()
     };
     let started = std::time::Instant::now();
-    let log = call("", "0.2");
+    let log = call(&demo, "", "0.2");
     let fifths = started.elapsed().as_secs_f64() * 5.0;
     assert_eq!(log.code, 0, "{}", log.stderr);
     let lines: Vec<&str> = log.stderr.lines().filter(|line| line.contains("elapsed")).collect();
@@ -113,9 +113,9 @@ fn a_log_has_a_line_for_each_stage_and_interval_and_quiet_has_none() {
         assert!(line.contains(" %, elapsed 0:") && line.contains(", left "), "{line}");
     }
     assert!(lines.len() as f64 <= fifths + 4.0, "{} lines in {fifths} fifths of a second", lines.len());
-    let quiet = call("--quiet", "0.01");
+    let quiet = call(&small, "--quiet", "0.01");
     assert_eq!((quiet.code, quiet.stdout.as_str(), quiet.stderr.as_str()), (0, "", ""));
-    let plain = call("--no-table --verbose", "30");
+    let plain = call(&small, "--no-table --verbose", "30");
     assert!(!plain.stdout.contains("layer 0 attn_q") && plain.stdout.contains("written and verified"));
     assert!(plain.stderr.contains("quantizing: done in"), "{}", plain.stderr);
 }

@@ -17,6 +17,7 @@ const MAX_TEXT: usize = 256;
 pub(crate) struct Charsmap<'a> {
     units: Vec<u32>,
     texts: &'a str,
+    growth: f64,
 }
 
 impl<'a> Charsmap<'a> {
@@ -36,18 +37,26 @@ impl<'a> Charsmap<'a> {
         let (units, texts) = rest.split_at(size);
         let texts = std::str::from_utf8(texts).map_err(|e| format!("texts that are not UTF-8: {e}"))?;
         let units = units.as_chunks().0.iter().map(|unit| u32::from_le_bytes(*unit)).collect();
-        let map = Charsmap { units, texts };
-        map.follow_all()?;
+        let mut map = Charsmap { units, texts, growth: 1.0 };
+        map.growth = map.follow_all()?;
         Ok(map)
     }
 
-    /// Visits every unit that a text can lead to. No step may leave the array, and every value must be the start of a text.
-    fn follow_all(&self) -> Result<(), String> {
+    /// Most bytes that the table puts in the place of one.
+    pub fn growth(&self) -> f64 {
+        self.growth
+    }
+
+    /// Visits every unit that a text can lead to. No step may leave the array, and every value must be the start of a text. Returns the
+    /// most bytes that take the place of one.
+    fn follow_all(&self) -> Result<f64, String> {
         let mut seen = vec![false; self.units.len()];
         let mut queue = VecDeque::new();
+        let mut growth = 1.0f64;
         let root = offset(self.units[0]);
-        queue.push_back(root);
-        while let Some(node) = queue.pop_front() {
+        // The shortest ways come first.
+        queue.push_back((root, 0));
+        while let Some((node, length)) = queue.pop_front() {
             match seen.get_mut(node) {
                 None => return Err(format!("a unit that leads to {node} of {}", self.units.len())),
                 Some(true) => continue,
@@ -68,14 +77,16 @@ impl<'a> Charsmap<'a> {
                     let Some(start) = found else {
                         return Err(format!("a value {value:?} in texts of {} bytes", self.texts.len()));
                     };
-                    if !self.texts.as_bytes()[start..].iter().take(MAX_TEXT + 1).any(|&byte| byte == 0) {
+                    let text = self.texts.as_bytes()[start..].iter().take(MAX_TEXT + 1);
+                    let Some(bytes) = text.copied().position(|byte| byte == 0) else {
                         return Err(format!("a replacement of more than {MAX_TEXT} bytes"));
-                    }
+                    };
+                    growth = growth.max(bytes as f64 / (length + 1) as f64);
                 }
-                queue.push_back(next);
+                queue.push_back((next, length + 1));
             }
         }
-        Ok(())
+        Ok(growth)
     }
 
     /// What SentencePiece makes of a text: at each place the longest prefix that the table knows is replaced; a character

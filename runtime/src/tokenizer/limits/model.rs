@@ -18,6 +18,11 @@ const MAX_TEXT: usize = 32 << 20;
 /// Most steps of a tree that leads to the pieces of a Unigram model, byte by byte: the library takes 320 bytes for each. 250 000
 /// pieces of many languages have less than a million.
 const MAX_STEPS: usize = 3 << 19;
+/// Most bytes of a piece of a Unigram model. The library takes the tree apart by a call for each step of a piece, within the last one:
+/// a piece of 150 000 bytes ended the program. Pieces in use have less than a hundred.
+const MAX_PIECE: usize = 1024;
+/// Most characters of a word that WordPiece takes apart, which takes the square of them. Models in use have 100 or 200.
+const MAX_WORD: u64 = 1000;
 /// Of all other members, of which the library reads a few texts and numbers.
 const SETTINGS: JsonLimits = JsonLimits { bytes: 1 << 20, memory: 4 << 20 };
 
@@ -29,6 +34,7 @@ pub(super) struct CheckedModel;
 enum Member {
     Vocab,
     Merges,
+    MaxInputCharsPerWord,
     #[serde(other)]
     Other,
 }
@@ -55,6 +61,15 @@ impl<'de> Deserialize<'de> for CheckedModel {
                         }
                         Member::Vocab => vocab = Some(model.next_value::<Vocab>()?),
                         Member::Merges => merges = Some(model.next_value::<Merges>()?),
+                        Member::MaxInputCharsPerWord => {
+                            // What is no number is for the library to refuse.
+                            let most = model.next_value::<&RawValue>()?.get().parse::<u64>().unwrap_or(0);
+                            if most > MAX_WORD {
+                                return Err(A::Error::custom(format!(
+                                    "max_input_chars_per_word of {most}; at most {MAX_WORD} is accepted"
+                                )));
+                            }
+                        }
                         Member::Other => {
                             let value = model.next_value::<&RawValue>()?.get();
                             check_json(value.as_bytes(), SETTINGS).map_err(A::Error::custom)?;
@@ -130,6 +145,12 @@ impl<'de> Deserialize<'de> for Vocab {
                 let mut pieces = Vec::new();
                 while let Some(Scored(piece, score)) = list.next_element()? {
                     sum.add(piece.len() + score.bytes())?;
+                    if piece.len() > MAX_PIECE {
+                        return Err(A::Error::custom(format!(
+                            "a piece of {} bytes; at most {MAX_PIECE} are accepted",
+                            piece.len()
+                        )));
+                    }
                     pieces.push(piece);
                 }
                 match tree_steps(&mut pieces) {
@@ -265,6 +286,15 @@ mod tests {
         assert!(error(&format!("{{{member}}}")).contains("MiB of memory"));
         let members = vec![format!("\"junk\": \"{}\"", "x".repeat(1 << 17)); 10].join(",");
         assert!(error(&format!("{{{members}}}")).contains("too many members"));
+    }
+
+    #[test]
+    fn pieces_and_words_of_any_length_are_refused() {
+        let unigram = |bytes: usize| format!("{{\"vocab\": [[\"{}\", 0]]}}", "x".repeat(bytes));
+        check(&unigram(MAX_PIECE)).unwrap();
+        assert!(error(&unigram(MAX_PIECE + 1)).contains("a piece of 1025 bytes"));
+        check("{\"max_input_chars_per_word\": 100}").unwrap();
+        assert!(error("{\"max_input_chars_per_word\": 1000000000}").contains("at most 1000"));
     }
 
     #[test]
