@@ -37,6 +37,7 @@
 mod clusters;
 mod collect;
 mod containment;
+mod document;
 mod exits;
 pub mod gradient;
 mod head_moments;
@@ -58,6 +59,7 @@ mod text;
 pub use clusters::{RowClusters, cluster_rows};
 pub use collect::{collect, for_each_layer};
 pub use containment::{measured_probes, vocab_clusters};
+pub use document::{Conversation, Document, parse_line};
 pub use exits::{early_exits, exit_layers};
 pub use head_moments::HeadMoments;
 pub use importance::{importance_tokens, layer_importance};
@@ -73,6 +75,4 @@ pub use stats_file::{
     InputSummary, LayerSummary, MergedStats, StatsHeader, StatsReader, StatsWriter, TextMark,
 };
 pub use streams::{LayerQuantizer, Step, run_streams};
-pub use text::{
-    CalibrationText, Document, Renderer, TextPart, TextTokens, parse_line, tokenize, tokens_of_part,
-};
+pub use text::{CalibrationText, Renderer, TextPart, TextTokens, tokenize, tokens_of_part};

@@ -1,87 +1,22 @@
 //! Calibration texts: plain text, or JSONL with a document on every line. They are read as far as their tokens are needed.
 
+use std::collections::BTreeSet;
 use std::mem::take;
 use std::ops::Range;
 use std::path::Path;
 
-use qsf_format::{JsonLimits, ModelConfig, from_json};
-use qsf_runtime::text_file::{Lines, MAX_WHOLE_BYTES, TextFile, TextInMemory, TextSource};
-use qsf_runtime::{LayerRunner, Message, Result, RuntimeError, Tokenizer, WorkPart};
-use serde::Deserialize;
+use qsf_format::ModelConfig;
+use qsf_runtime::text_file::{Lines, TextFile, TextInMemory, TextSource};
+use qsf_runtime::{LayerRunner, Result, RuntimeError, Tokenizer, WorkPart};
 use sha2::{Digest, Sha256};
+
+use crate::document::{Conversation, Document, parse_line};
 
 /// Ends of names of files with a JSON object on every line.
 const JSONL: [&str; 2] = ["jsonl", "ndjson"];
 
-/// A line of JSONL: as long as one may be, and many messages.
-const LINE: JsonLimits = JsonLimits { bytes: MAX_WHOLE_BYTES, memory: MAX_WHOLE_BYTES + (64 << 20) };
-
-/// A document of a calibration text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Document {
-    /// Text as it is.
-    Text(String),
-    /// A conversation, which the model's chat template can make a text of.
-    Messages(Vec<Message>),
-}
-
-/// A line of JSONL. Other fields say nothing that is of use here.
-#[derive(Deserialize)]
-struct Line {
-    text: Option<String>,
-    messages: Option<Vec<LineMessage>>,
-}
-
-#[derive(Deserialize)]
-struct LineMessage {
-    role: String,
-    content: Content,
-}
-
-/// A text, or parts of which some are texts.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Content {
-    Text(String),
-    Parts(Vec<ContentPart>),
-}
-
-#[derive(Deserialize)]
-struct ContentPart {
-    text: Option<String>,
-}
-
-/// The document on a line of JSONL, from its field `text` or `messages`; other fields are passed over. `path` and `place` are
-/// for messages.
-///
-/// # Errors
-/// When the line is no JSON object, or has neither field.
-pub fn parse_line(path: &Path, place: &str, line: &str) -> Result<Document> {
-    let refuse = |found: String| {
-        let expected = "a JSON object with \"text\" or \"messages\"";
-        RuntimeError::bad_input(path, place, expected, found)
-    };
-    match from_json(line.as_bytes(), LINE).map_err(refuse)? {
-        Line { text: Some(text), .. } => Ok(Document::Text(text)),
-        Line { messages: Some(messages), .. } => {
-            Ok(Document::Messages(messages.into_iter().map(LineMessage::into_message).collect()))
-        }
-        _ => Err(refuse("neither".into())),
-    }
-}
-
-impl LineMessage {
-    fn into_message(self) -> Message {
-        let content = match self.content {
-            Content::Text(text) => text,
-            Content::Parts(parts) => parts.into_iter().filter_map(|part| part.text).collect(),
-        };
-        Message::new(self.role, content)
-    }
-}
-
 /// Makes a text of a conversation, as the model's chat template does.
-pub type Renderer<'a> = &'a dyn Fn(&[Message]) -> Result<String>;
+pub type Renderer<'a> = &'a dyn Fn(&Conversation) -> Result<String>;
 
 /// A calibration text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +40,8 @@ pub struct TextPart {
     pub conversations: usize,
     /// Tokens of these.
     pub conversation_tokens: usize,
+    /// Names of what conversations have beside that.
+    pub left_out: BTreeSet<&'static str>,
 }
 
 /// What was read of calibration texts.
@@ -280,23 +217,24 @@ impl Reading<'_> {
     }
 
     fn document(&mut self, path: &Path, place: &str, document: Document) -> Result<()> {
-        let (text, templated) = match (document, self.render) {
-            (Document::Text(text), _) => return self.plain(&mut TextInMemory::new(&text, path)),
-            (Document::Messages(messages), Some(render)) => {
-                self.conversations += 1;
-                let text = render(&messages).map_err(|error| {
-                    let expected = "a conversation that the model's chat template takes";
-                    RuntimeError::bad_input(path, place, expected, error)
-                })?;
-                (text, true)
-            }
-            (Document::Messages(messages), None) => {
-                (messages.iter().flat_map(|message| [message.content.as_str(), "\n"]).collect(), false)
-            }
+        let conversation = match document {
+            Document::Text(text) => return self.plain(&mut TextInMemory::new(&text, path)),
+            Document::Conversation(conversation) => conversation,
         };
+        let rendered = self.render.map(|render| {
+            render(&conversation).map_err(|error| {
+                let expected = "a conversation that the model's chat template takes";
+                RuntimeError::bad_input(path, place, expected, error)
+            })
+        });
+        let rendered = rendered.transpose()?;
+        let templated = rendered.is_some();
+        self.conversations += usize::from(templated);
+        self.part.left_out.extend(conversation.left_out(templated));
+        let text = rendered.as_deref().unwrap_or_else(|| conversation.said());
         let before = self.tokens.len();
         // A template writes special tokens out.
-        self.text(&mut TextInMemory::new(&text, path), !templated)?;
+        self.text(&mut TextInMemory::new(text, path), !templated)?;
         self.part.conversations += 1;
         self.part.conversation_tokens += self.tokens.len() - before;
         Ok(())
@@ -318,6 +256,8 @@ pub fn tokens_of_part<'a>(config: &ModelConfig, tokens: &'a [u32], part: WorkPar
 mod tests {
     use std::path::PathBuf;
 
+    use qsf_runtime::Message;
+
     use super::*;
 
     /// Words are tokens, of which `?` comes before what is no conversation.
@@ -329,10 +269,6 @@ mod tests {
             {"Sequence": {"id": "A", "type_id": 0}}], "pair": [], "special_tokens": {"?": {"id": "?", "ids": [3],
             "tokens": ["?"]}}}}"#;
         Tokenizer::from_json(json, Path::new("words")).unwrap()
-    }
-
-    fn parse(line: &str) -> Result<Document> {
-        parse_line(Path::new("chat.jsonl"), "line 7", line)
     }
 
     fn files(dir: &tempfile::TempDir, contents: &[(&str, &str)]) -> Vec<PathBuf> {
@@ -350,25 +286,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_texts_or_conversations() {
-        let text = parse("{\"text\": \"one\\ntwo\", \"source\": 1}").unwrap();
-        assert_eq!(text, Document::Text("one\ntwo".into()));
-        let conversation = parse(
-            "{\"messages\": [{\"role\": \"user\", \"content\": \"a?\"}, {\"role\": \"assistant\", \"content\": \
-             [{\"type\": \"text\", \"text\": \"b\"}, {\"type\": \"image\"}, {\"type\": \"text\", \"text\": \"c\"}]}]}\r",
-        );
-        let expected = vec![Message::new("user", "a?"), Message::new("assistant", "bc")];
-        assert_eq!(conversation.unwrap(), Document::Messages(expected));
-    }
-
-    #[test]
     fn conversations_go_through_the_template_where_there_is_one() {
         let dir = tempfile::tempdir().unwrap();
         let line = r#"{"messages": [{"role": "c", "content": "a"}, {"role": "c", "content": "b"}]}"#;
         let paths = files(&dir, &[("a.jsonl", &format!("{line}\n\n{{\"text\": \"c\"}}\n"))]);
         let plain = tokens_of(&paths, None, 9).unwrap();
         assert_eq!((plain.tokens, plain.conversations), (vec![3, 0, 1, 3, 2], 0));
-        let render = |messages: &[Message]| {
+        let render = |conversation: &Conversation| {
+            let messages: Vec<Message> = serde_json::from_str(conversation.raw().messages).unwrap();
             Ok(messages.iter().map(|m| format!("{} {} ", m.role, m.content)).collect())
         };
         let rendered = tokens_of(&paths, Some(&render), 9).unwrap();
@@ -378,24 +303,33 @@ mod tests {
             texts: 1,
             conversations: 1,
             conversation_tokens,
+            left_out: BTreeSet::new(),
         };
         assert_eq!((plain.parts, rendered.parts), (vec![part(3)], vec![part(4)]));
-        let refuse = |_: &[Message]| Err(RuntimeError::Request("no such role".into()));
+        let refuse = |_: &Conversation| Err(RuntimeError::Request("no such role".into()));
         let error = tokens_of(&paths, Some(&refuse), 9).unwrap_err().to_string();
         assert!(error.contains("line 1") && error.contains("no such role"), "{error}");
     }
 
     #[test]
-    fn a_line_that_is_neither_is_named() {
-        for (line, part) in [
-            ("{\"txt\": 1}", "neither"),
-            ("{\"text\": 1}", "invalid type"),
-            ("text", "expected"),
-            ("{\"messages\": [{\"role\": \"user\"}]}", "content"),
-        ] {
-            let error = parse(line).unwrap_err().to_string();
-            assert!(["chat.jsonl", "line 7", part].iter().all(|part| error.contains(part)), "{error}");
-        }
+    fn what_only_a_template_makes_text_of_is_told_where_there_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let lines = [
+            r#"{"messages": [{"role": "c", "content": "a"}, {"role": "c", "content": null, "tool_calls": [1]}]}"#,
+            r#"{"messages": [{"role": "c", "content": "b", "reasoning_content": "c"}], "tools": [{}]}"#,
+        ];
+        let paths = files(&dir, &[("a.jsonl", &lines.join("\n"))]);
+        let plain = tokens_of(&paths, None, 9).unwrap();
+        assert_eq!(plain.tokens, [3, 0, 3, 1]);
+        let left_out = BTreeSet::from(["reasoning_content", "tool_calls", "tools"]);
+        assert_eq!(plain.parts[0].left_out, left_out);
+        let render = |conversation: &Conversation| {
+            let raw = conversation.raw();
+            assert_eq!(raw.tools.is_some(), raw.messages.contains("reasoning_content"));
+            Ok(if raw.messages.contains("[1]") { "b".into() } else { "c c".into() })
+        };
+        let rendered = tokens_of(&paths, Some(&render), 9).unwrap();
+        assert_eq!((rendered.tokens, rendered.parts[0].left_out.len()), (vec![1, 2, 2], 0));
     }
 
     #[test]

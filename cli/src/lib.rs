@@ -12,6 +12,7 @@
 //! | [`command_line`] | from words to arguments, help, and what is wrong with them |
 //! | [`console`], [`progress`], [`model_name`] | what a user sees |
 //! | [`exit`], [`error_line`], [`interrupt`] | how a program ends |
+//! | [`own_files`] | what is read is never written over |
 //! | [`own_process`] | what this process is, and how it is started once more |
 //! | [`template_process`] | where chat templates run |
 //! | [`json_document`] | what is the same in all that `--json` prints |
@@ -62,6 +63,7 @@ pub mod json_document;
 pub mod kept_model;
 pub mod model_args;
 pub mod model_name;
+pub mod own_files;
 pub mod own_process;
 pub mod progress;
 pub mod run;

@@ -1,15 +1,17 @@
 //! What cannot end well, found before anything is read: the user hears it now, not when everything else is done.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use qsf_format::{BlockSize, FormatError, MAX_CLUSTERS};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::eval::check_tokens;
+use qsf_runtime::file_identity::FileIdentity;
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::tokenizer::Tokenizer;
 
 use crate::error::{ConvertError, Result};
 use crate::gguf::files_there;
+use crate::hf::check_companions;
 use crate::limits::rejected_path;
 use crate::options::ConvertOptions;
 use crate::plan::{Plan, PlannedTensor};
@@ -19,6 +21,9 @@ pub(crate) fn check_request(source: &dyn WeightSource, out: &Path, options: &Con
     refuse_own_input(source, out)?;
     refuse_own_parts(source, out, options)?;
     refuse_old_rejected(out, options)?;
+    if options.hf.is_some() {
+        check_companions(source)?;
+    }
     check_cluster_count(source, options)?;
     check_layer_count(source, options)?;
     // A journal that ends at such a token would never be gone on with.
@@ -28,13 +33,8 @@ pub(crate) fn check_request(source: &dyn WeightSource, out: &Path, options: &Con
 
 /// An output that is one of the inputs would destroy it, `--force` or not.
 pub(crate) fn refuse_own_input(source: &dyn WeightSource, out: &Path) -> Result<()> {
-    let Ok(out_path) = out.canonicalize() else { return Ok(()) };
-    let is_input = |file: &PathBuf| {
-        // A directory that is written takes the place of all that is in it.
-        file.canonicalize().is_ok_and(|f| f == out_path || f.parent() == Some(&out_path))
-            || file.parent().is_some_and(|dir| dir.canonicalize().is_ok_and(|dir| dir == out_path))
-    };
-    let is_input = source.files().iter().any(is_input);
+    let written = FileIdentity::of(out);
+    let is_input = source.files().iter().any(|file| FileIdentity::of(file).is_lost_by(&written));
     if is_input { Err(ConvertError::OutputIsInput { path: out.to_owned() }) } else { Ok(()) }
 }
 
@@ -43,9 +43,9 @@ fn refuse_own_parts(source: &dyn WeightSource, out: &Path, options: &ConvertOpti
     if options.split_size.is_none() {
         return Ok(());
     }
-    let real = |path: &PathBuf| path.canonicalize().ok();
-    let inputs: Vec<PathBuf> = source.files().iter().filter_map(real).collect();
-    match files_there(out).into_iter().find(|file| real(file).is_some_and(|file| inputs.contains(&file))) {
+    let inputs: Vec<FileIdentity> = source.files().iter().map(|file| FileIdentity::of(file)).collect();
+    let is_input = |file: FileIdentity| inputs.iter().any(|input| input.is(&file));
+    match files_there(out).into_iter().find(|file| is_input(FileIdentity::of(file))) {
         Some(path) => Err(ConvertError::OutputIsInput { path }),
         None => Ok(()),
     }

@@ -153,6 +153,15 @@ pub enum ConvertError {
         /// What is wrong.
         source: MomentError,
     },
+    /// In the place of a journal is a file that no conversion has written.
+    #[error(
+        "{}: this is no journal of a conversion, and one is kept under this name: move or remove the file, or choose another output",
+        path.display()
+    )]
+    NotAJournal {
+        /// The file.
+        path: PathBuf,
+    },
     /// A record of the journal that is whole and means nothing.
     #[error(
         "the journal of the unfinished conversion says nonsense of {what}: remove OUT.qsf.journal and start again"
@@ -189,6 +198,7 @@ impl ConvertError {
             | ConvertError::OutputIsInput { .. }
             | ConvertError::Requantize { .. }
             | ConvertError::OtherJournal { .. }
+            | ConvertError::NotAJournal { .. }
             | ConvertError::BelowCosine { .. }
             | ConvertError::CosineTooLarge { .. } => Failure::Usage,
             ConvertError::Unmeasured { source, .. } => source.failure(),

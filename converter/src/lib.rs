@@ -65,6 +65,7 @@ pub use fit::{
     StatisticsFile, calibrate, collect_statistics, default_tokens, merge_statistics, tell_parts,
     write_calibration, writing_bytes,
 };
+pub use hf::COMPANIONS;
 pub use limits::{Limits, Percent, rejected_path};
 pub use options::{
     Calibration, ClusterOptions, ConvertOptions, EvaluationText, OutlierChoice, SearchEffort, Written,

@@ -65,6 +65,38 @@ pub enum FormatError {
         /// The device, pipe or socket.
         path: PathBuf,
     },
+    /// Where a file is to be that programs keep for themselves, there is something else. It is never followed or replaced.
+    #[error(
+        "{}: this is {found}, and a file that qsf keeps for itself is to be here: remove it, or choose another output",
+        path.display()
+    )]
+    InTheWay {
+        /// The name of the file.
+        path: PathBuf,
+        /// What is there.
+        found: &'static str,
+    },
+    /// A folder has the name of one in the making, and no program of ours has made it.
+    #[error(
+        "{}: this folder has files and no empty file .lock, so qsf has not left it: move or remove it, or choose another \
+         output (files are written in a folder of this name until all of them are whole)",
+        path.display()
+    )]
+    ForeignFolder {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Only a directory that holds a model is ever replaced.
+    #[error(
+        "{}: this folder has no {missing}, so it is not that of a model and stays: give another name, or an empty folder",
+        path.display()
+    )]
+    NotAModel {
+        /// The directory.
+        path: PathBuf,
+        /// What a model has.
+        missing: &'static str,
+    },
     /// A directory that holds more than a model is never replaced, asked for or not.
     #[error("{}: this folder holds {other}, which is no file of a model: give another name, or an empty folder", path.display())]
     NotOnlyAModel {
@@ -216,6 +248,9 @@ impl FormatError {
             FormatError::Exists { .. }
             | FormatError::IsDirectory { .. }
             | FormatError::NotRegularFile { .. }
+            | FormatError::InTheWay { .. }
+            | FormatError::ForeignFolder { .. }
+            | FormatError::NotAModel { .. }
             | FormatError::NotOnlyAModel { .. } => Failure::Usage,
             FormatError::Unwritable { .. } => Failure::Unsupported,
         }

@@ -5,14 +5,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::FormatError;
-use crate::partial_file::{finish_partial, note_partial};
+use crate::partial_file::{finish_partial, note_partial, same_file};
 use crate::printable::printable;
+use crate::side_file::{Links, open_side_file};
 
-/// The file in it that whoever fills it holds locked.
+/// The empty file in it that whoever fills it holds locked. It is made before all others and removed behind them, so it also
+/// tells what a crash has left from a folder of somebody else.
 const LOCK: &str = ".lock";
 
 /// Ends of the names of files that model directories have: what `force` may replace.
 const KNOWN: [&str; 7] = ["json", "safetensors", "txt", "jinja", "model", "md", "lock"];
+
+/// Without these, no folder is that of a model.
+const CONFIG: &str = "config.json";
+const WEIGHTS: &str = ".safetensors";
 
 /// The two names of a directory in the making. Dropped before [`PartialDir::publish`], it removes what was written.
 pub struct PartialDir {
@@ -47,12 +53,8 @@ impl PartialDir {
             return Err(FormatError::io(&partial, "create", source));
         }
         fs::create_dir_all(&partial).map_err(|e| FormatError::io(&partial, "create", e))?;
-        let lock_path = partial.join(LOCK);
-        let lock = File::create(&lock_path).map_err(|e| FormatError::io(&lock_path, "create", e))?;
-        if let Err(TryLockError::WouldBlock) = lock.try_lock() {
-            let source = io::Error::new(io::ErrorKind::ResourceBusy, "another process is writing it");
-            return Err(FormatError::io(&partial, "lock", source));
-        }
+        check_ours(&partial)?;
+        let lock = lock_in(&partial)?;
         note_partial(&partial);
         let dir = PartialDir { path: path.to_owned(), partial, force, lock: Some(lock), published: false };
         // What a crashed process left.
@@ -91,15 +93,15 @@ impl PartialDir {
     /// # Errors
     /// When the system refuses, or `path` has come into being and must not be replaced.
     pub fn publish(mut self) -> Result<(), FormatError> {
-        self.unlock()?;
-        for name in entries(&self.partial)? {
-            let path = self.partial.join(name);
-            sync(&path)?;
+        for name in entries(&self.partial)?.iter().filter(|name| *name != LOCK) {
+            sync(&self.partial.join(name))?;
         }
+        check_replaceable(&self.path, self.force)?;
+        // As late as can be: what a crash leaves behind this is not known as ours.
+        let locked = self.unlock()?;
         if cfg!(unix) {
             sync(&self.partial)?;
         }
-        check_replaceable(&self.path, self.force)?;
         let old = match self.path.symlink_metadata() {
             Ok(_) => Some(with_end(&self.path, ".replaced")),
             Err(_) => None,
@@ -110,6 +112,7 @@ impl PartialDir {
             rename(&self.path, old)?;
         }
         rename(&self.partial, &self.path)?;
+        drop(locked);
         finish_partial(&self.partial);
         self.published = true;
         if let Some(old) = old {
@@ -119,11 +122,13 @@ impl PartialDir {
         if cfg!(unix) { sync(parent) } else { Ok(()) }
     }
 
-    /// Ends the time in which nobody else fills it.
-    fn unlock(&mut self) -> Result<(), FormatError> {
-        drop(self.lock.take());
+    /// Removes the mark; nobody else fills the folder while what is returned is held. Windows renames no folder with an open
+    /// file in it.
+    fn unlock(&mut self) -> Result<Option<File>, FormatError> {
+        let locked = self.lock.take().filter(|_| cfg!(unix));
         let lock = self.partial.join(LOCK);
-        fs::remove_file(&lock).map_err(|e| FormatError::io(&lock, "remove", e))
+        fs::remove_file(&lock).map_err(|e| FormatError::io(&lock, "remove", e))?;
+        Ok(locked)
     }
 }
 
@@ -135,6 +140,30 @@ impl Drop for PartialDir {
             let _ = fs::remove_dir_all(&self.partial);
         }
     }
+}
+
+/// # Errors
+/// When there are files in the folder that no process of ours has put there: they would be removed.
+fn check_ours(partial: &Path) -> Result<(), FormatError> {
+    let names = entries(partial)?;
+    let is_mark = |lock: fs::Metadata| !lock.is_file() || lock.len() == 0;
+    // A lock that is no file is refused by name when it is opened.
+    let marked = partial.join(LOCK).symlink_metadata().is_ok_and(is_mark);
+    let path = partial.to_owned();
+    if names.is_empty() || marked { Ok(()) } else { Err(FormatError::ForeignFolder { path }) }
+}
+
+/// Takes the lock of the folder, for this process alone.
+fn lock_in(partial: &Path) -> Result<File, FormatError> {
+    let path = partial.join(LOCK);
+    let lock = open_side_file(&path, Links::Refused)?;
+    let busy = matches!(lock.try_lock(), Err(TryLockError::WouldBlock));
+    // Between opening and locking, another process may have removed this very file, and given the folder its name.
+    if busy || !same_file(&path, &lock).map_err(|e| FormatError::io(&path, "check", e))? {
+        let source = io::Error::new(io::ErrorKind::ResourceBusy, "another process is writing it");
+        return Err(FormatError::io(partial, "lock", source));
+    }
+    Ok(lock)
 }
 
 pub(crate) fn sync(path: &Path) -> Result<(), FormatError> {
@@ -171,13 +200,18 @@ fn check_replaceable(path: &Path, force: bool) -> Result<(), FormatError> {
         let end = Path::new(name).extension().and_then(|end| end.to_str());
         !file.is_dir() && end.is_some_and(|end| KNOWN.contains(&end))
     };
-    match names.iter().find(|name| !known(name)) {
-        None => Ok(()),
-        Some(other) => {
-            let other = printable(&other.to_string_lossy());
-            Err(FormatError::NotOnlyAModel { path: path.to_owned(), other })
-        }
+    if let Some(other) = names.iter().find(|name| !known(name)) {
+        let other = printable(&other.to_string_lossy());
+        return Err(FormatError::NotOnlyAModel { path: path.to_owned(), other });
     }
+    // Folders of notes have such files as well.
+    let is_weights = |name: &std::ffi::OsString| name.to_string_lossy().ends_with(WEIGHTS);
+    let missing = match names.iter().any(|name| name == CONFIG) {
+        false => CONFIG,
+        true if names.iter().any(is_weights) => return Ok(()),
+        true => "*.safetensors",
+    };
+    Err(FormatError::NotAModel { path: path.to_owned(), missing })
 }
 
 #[cfg(test)]
@@ -191,6 +225,7 @@ mod tests {
         let fill = |path: &Path, force| {
             let made = PartialDir::create(path, force)?;
             fs::write(made.partial().join("config.json"), "{}").unwrap();
+            fs::write(made.partial().join("model.safetensors"), "").unwrap();
             made.publish()
         };
         fs::create_dir(&out).unwrap();
@@ -206,15 +241,71 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_of_notes_is_no_model_though_its_files_end_like_those_of_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let docs = dir.path().join("docs");
+        fs::create_dir(&docs).unwrap();
+        for name in ["README.md", "notes.txt", "package.json"] {
+            fs::write(docs.join(name), "mine").unwrap();
+        }
+        let missing = || match PartialDir::create(&docs, true).err() {
+            Some(FormatError::NotAModel { missing, .. }) => missing,
+            _ => panic!("the notes would be gone"),
+        };
+        assert_eq!(missing(), "config.json");
+        fs::write(docs.join("config.json"), "{}").unwrap();
+        assert_eq!(missing(), "*.safetensors");
+        fs::write(docs.join("model.safetensors"), "").unwrap();
+        assert!(PartialDir::create(&docs, true).is_ok());
+    }
+
+    #[test]
     fn what_is_not_published_is_removed_and_what_a_crash_left_is_cleared() {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("out");
         fs::create_dir(dir.path().join("out.partial")).unwrap();
         fs::write(dir.path().join("out.partial/old.safetensors"), "left").unwrap();
+        fs::write(dir.path().join("out.partial/.lock"), "").unwrap();
         let made = PartialDir::create(&out, false).unwrap();
         assert_eq!(made.bytes().unwrap(), 0);
         assert!(PartialDir::create(&out, false).is_err(), "locked");
         drop(made);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_folder_of_that_name_that_somebody_else_has_filled_keeps_its_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let (out, partial) = (dir.path().join("out"), dir.path().join("out.partial"));
+        fs::create_dir(&partial).unwrap();
+        // An empty one has nothing to lose: a crash may have been between folder and lock.
+        drop(PartialDir::create(&out, false).unwrap());
+        fs::create_dir(&partial).unwrap();
+        fs::write(partial.join("thesis.docx"), "years of work").unwrap();
+        for lock in [None, Some("of another program")] {
+            if let Some(text) = lock {
+                fs::write(partial.join(LOCK), text).unwrap();
+            }
+            for force in [false, true] {
+                let error = PartialDir::create(&out, force).err().expect("the folder is not ours");
+                assert!(matches!(error, FormatError::ForeignFolder { .. }), "{error}");
+                assert!(error.to_string().contains("out.partial"), "{error}");
+                assert_eq!(error.failure().exit_code(), 2);
+            }
+        }
+        assert_eq!(fs::read_to_string(partial.join("thesis.docx")).unwrap(), "years of work");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_a_link_in_the_place_of_the_lock_leads_to_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let partial = dir.path().join("out.partial");
+        fs::create_dir(&partial).unwrap();
+        fs::write(dir.path().join("thesis.docx"), "years of work").unwrap();
+        std::os::unix::fs::symlink("../thesis.docx", partial.join(LOCK)).unwrap();
+        let error = PartialDir::create(&dir.path().join("out"), true).err().expect("a link is no lock");
+        assert!(error.to_string().contains(".lock: this is a link"), "{error}");
+        assert_eq!(fs::read_to_string(dir.path().join("thesis.docx")).unwrap(), "years of work");
     }
 }

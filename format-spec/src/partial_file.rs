@@ -1,11 +1,12 @@
 //! A file that gets its name only when it is whole: written as `NAME.partial`, synced, then renamed.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::FormatError;
+use crate::side_file::{Links, open_side_file};
 
 /// The partial files of this process, for [`abandon_partial_files`].
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -144,45 +145,36 @@ pub(crate) fn check_replaceable(path: &Path, force: bool) -> Result<(), FormatEr
 
 /// Creates `partial` for this process alone, or takes over what a crashed one left.
 fn claim(partial: &Path) -> Result<File, FormatError> {
-    let refuse = |action, kind, why: &str| Err(FormatError::io(partial, action, io::Error::new(kind, why)));
-    if partial.symlink_metadata().is_ok_and(|m| !m.is_file()) {
-        return refuse("create", io::ErrorKind::AlreadyExists, "it exists and is not a regular file");
-    }
+    let refuse = |why: &str| {
+        let source = io::Error::new(io::ErrorKind::ResourceBusy, why);
+        Err(FormatError::io(partial, "lock", source))
+    };
     // Not truncated before it is locked: it may be another process's work.
-    let file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(partial)
-        .map_err(|e| FormatError::io(partial, "create", e))?;
+    let file = open_side_file(partial, Links::Refused)?;
     match file.try_lock() {
         Err(TryLockError::WouldBlock) => {
-            return refuse("lock", io::ErrorKind::ResourceBusy, "another process is writing it");
+            return refuse("another process is writing it");
         }
         // File systems without locks: go on without.
         Err(TryLockError::Error(_)) | Ok(()) => {}
     }
     // Between opening and locking, another process may have finished and renamed this very file.
     if !same_file(partial, &file).map_err(|e| FormatError::io(partial, "check", e))? {
-        return refuse(
-            "lock",
-            io::ErrorKind::ResourceBusy,
-            "another process has just finished it; try again",
-        );
+        return refuse("another process has just finished it; try again");
     }
     file.set_len(0).map_err(|e| FormatError::io(partial, "truncate", e))?;
     Ok(file)
 }
 
 #[cfg(unix)]
-fn same_file(path: &Path, file: &File) -> io::Result<bool> {
+pub(crate) fn same_file(path: &Path, file: &File) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let open = file.metadata()?;
     Ok(path.symlink_metadata().is_ok_and(|named| (named.dev(), named.ino()) == (open.dev(), open.ino())))
 }
 
 #[cfg(not(unix))]
-fn same_file(path: &Path, _file: &File) -> io::Result<bool> {
+pub(crate) fn same_file(path: &Path, _file: &File) -> io::Result<bool> {
     Ok(path.symlink_metadata().is_ok())
 }
 

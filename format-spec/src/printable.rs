@@ -1,14 +1,15 @@
 //! Text from files in messages. Names in a downloaded file are chosen by a stranger, and a terminal obeys control
-//! characters; a name of a megabyte would push everything else off the screen.
+//! characters; those that turn the direction of reading make one name look like another; a name of a megabyte would push
+//! everything else off the screen.
 
 const MAX_QUOTED: usize = 80;
 const MAX_MESSAGE: usize = 400;
 
-/// `text` with control characters escaped, line breaks excepted: for whole outputs.
+/// `text` with control characters and marks of direction escaped, line breaks excepted: for whole outputs.
 pub fn printable(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if c.is_control() && c != '\n' { out.extend(c.escape_default()) } else { out.push(c) }
+        if is_unsafe(c) && c != '\n' { out.extend(c.escape_default()) } else { out.push(c) }
     }
     out
 }
@@ -30,9 +31,17 @@ pub fn message(message: impl ToString) -> String {
             out.push_str("...");
             break;
         }
-        if c.is_control() { out.extend(c.escape_debug()) } else { out.push(c) }
+        if is_unsafe(c) { out.extend(c.escape_default()) } else { out.push(c) }
     }
     out
+}
+
+/// Whether a character changes how others are shown, and is not shown itself: control characters, and marks that turn the direction
+/// of reading (Unicode Standard Annex 9, section 2).
+fn is_unsafe(c: char) -> bool {
+    let turns =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || c.is_control()
 }
 
 #[cfg(test)]
@@ -48,6 +57,19 @@ mod tests {
     #[test]
     fn a_table_keeps_its_lines() {
         assert_eq!(printable("a\tb\nc\u{1b}"), "a\\tb\nc\\u{1b}");
+    }
+
+    #[test]
+    fn a_name_cannot_pass_for_another_by_turning_the_direction_of_reading() {
+        let marks = ['\u{61c}', '\u{200e}', '\u{200f}'];
+        for mark in marks.into_iter().chain('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}') {
+            let name = format!("model{mark}fsq.exe");
+            let shown = format!("model\\u{{{:x}}}fsq.exe", u32::from(mark));
+            assert_eq!((printable(&name), message(&name)), (shown.clone(), shown.clone()));
+            assert_eq!(quote(&name), format!("\"{shown}\""));
+        }
+        let hebrew = "שלום, مرحبا";
+        assert_eq!((printable(hebrew), message(hebrew)), (hebrew.into(), hebrew.into()));
     }
 
     #[test]

@@ -109,6 +109,7 @@ impl Details {
             | FormatError::Exists { path }
             | FormatError::IsDirectory { path }
             | FormatError::NotRegularFile { path }
+            | FormatError::NotAModel { path, .. }
             | FormatError::NotOnlyAModel { path, .. }
             | FormatError::Unwritable { path, .. } => {
                 Details { file: Some(path.clone()), ..Details::default() }

@@ -43,6 +43,7 @@ pub mod disk;
 mod error;
 pub mod eval;
 pub mod file_hash;
+pub mod file_identity;
 pub mod fingerprint;
 pub mod generate;
 pub mod ggml;
@@ -74,7 +75,7 @@ pub mod text_file;
 pub mod tokenizer;
 mod weights;
 
-pub use chat_template::{ChatTemplate, Message, RawMessages};
+pub use chat_template::{ChatTemplate, Date, DateError, Message, RawMessages};
 pub use qsf_cpu as cpu;
 
 pub use decoder::{

@@ -17,7 +17,7 @@ use crate::text_file::{TextInMemory, TextSource};
 use windows::{Encoder, Lengths, Placed};
 
 pub use definition::{
-    Definition, FoundTokenizer, GgufTokenizer, Piece, PieceKind, find_tokenizer, model_pieces,
+    Definition, EndTokens, FoundTokenizer, GgufTokenizer, Piece, PieceKind, find_tokenizer, model_pieces,
     pre_tokenizer_name, read_gguf_tokenizer,
 };
 pub use open::open_tokenizer;

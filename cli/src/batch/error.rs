@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use qsf_converter::ConvertError;
-use qsf_format::Failure;
+use qsf_format::{Failure, FormatError};
 
 /// Why a batch was not done, or not all of it.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +61,9 @@ pub enum BatchError {
         /// The system's answer.
         source: io::Error,
     },
+    /// Something else is in the place of the results.
+    #[error(transparent)]
+    Format(#[from] FormatError),
     /// Inputs could not be compared with what they were.
     #[error(transparent)]
     Convert(#[from] ConvertError),
@@ -114,6 +117,7 @@ impl BatchError {
             BatchError::JobsFailed { .. } => Failure::LimitsMissed,
             BatchError::Interrupted { .. } => Failure::Interrupted,
             BatchError::Io { source, .. } => Failure::of_io(source),
+            BatchError::Format(error) => error.failure(),
             BatchError::Convert(error) => error.failure(),
         }
     }

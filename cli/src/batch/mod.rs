@@ -6,10 +6,11 @@
 //! | `args` | flags, and which jobs are this shard's |
 //! | `manifest` | the list of jobs as it is written, with lines |
 //! | `list`, `checker`, `job` | what its entries mean: command lines, checked by the command line's own parser |
-//! | `results` | `results.jsonl`: what came of each job |
+//! | `results`, `result_lines` | `results.jsonl`: what came of each job |
 //! | `fingerprint` | what a result was made of, and whether that has changed |
 //! | `record` | one of them |
 //! | `schedule` | which job runs when |
+//! | `marker` | which outputs are of jobs that have begun |
 //! | `budget`, `growth` | memory that running jobs share, and what is done about one that takes more |
 //! | `child`, `protocol`, `worker` | the process of a job, from outside, the talk with it, and from inside |
 //! | `forecast` | what jobs will take, before they run |
@@ -31,8 +32,10 @@ mod growth;
 mod job;
 mod list;
 pub mod manifest;
+mod marker;
 mod protocol;
 mod record;
+mod result_lines;
 mod results;
 mod schedule;
 mod summary;
@@ -60,8 +63,9 @@ use budget::Budget;
 use forecast::{FAILS, SKIPPED, TO_DO, needs, threads_of};
 use job::BatchJob;
 use list::{foreign_output, read_jobs};
+use marker::Marker;
 use results::Results;
-use schedule::{Schedule, Settings, marker_path, work_of};
+use schedule::{Schedule, Settings, work_of};
 use watch::Watch;
 
 use crate::progress::Verbosity;
@@ -172,7 +176,7 @@ fn check_foreign(
         .iter()
         .filter(|job| !job.force)
         .filter(|job| out_dir.join(&job.output).symlink_metadata().is_ok())
-        .filter(|job| !marker_path(&out_dir.join(&job.output)).exists())
+        .filter(|job| !Marker::of(&out_dir.join(&job.output)).is_set().unwrap_or(false))
         .filter(|job| is_foreign(&job.output))
         .map(|job| foreign_output(list, job, &out_dir.join(&job.output)))
         .collect();

@@ -2,20 +2,22 @@
 //! records of an output the last one counts.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::fs::{self, File, TryLockError};
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use qsf_converter::rejected_path;
+use qsf_format::{Links, open_side_file, read_side_file};
 use qsf_runtime::progress::Cancel;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::args::Shard;
 use super::error::BatchError;
 use super::fingerprint::fingerprint;
 use super::job::BatchJob;
 use super::record::{Record, State};
-use crate::json_document::{SCHEMA, document};
+use super::result_lines::read_lines;
+use crate::json_document::document;
 
 /// The records of a folder, and the file that new ones go to, which is this process's alone.
 pub struct Results {
@@ -29,25 +31,23 @@ impl Results {
     /// Opens the results in `folder`, which is made.
     ///
     /// # Errors
-    /// When another process has them, they cannot be read or written, or hold a line that is no record.
+    /// When another process has them, they cannot be read or written, or hold a line that is no record. Then they are as they were.
     pub fn open(folder: &Path, shard: Shard) -> Result<Results, BatchError> {
         fs::create_dir_all(folder).map_err(|e| BatchError::io(folder, "make", e))?;
         let path = folder.join(shard.results_name());
-        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let mut file = opened.map_err(|e| BatchError::io(&path, "open", e))?;
+        let mut file = open_side_file(&path, Links::Refused)?;
         // The system gives the lock up with the process, however that ends. Where files have none, go on without.
         if let Err(TryLockError::WouldBlock) = file.try_lock() {
             return Err(BatchError::Busy { path });
         }
-        let mut text = Vec::new();
-        file.read_to_end(&mut text).map_err(|e| BatchError::io(&path, "read", e))?;
-        // What a crash left of the last line is cut off.
-        let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        file.set_len(end as u64).map_err(|e| BatchError::io(&path, "write", e))?;
-        file.seek(SeekFrom::Start(end as u64)).map_err(|e| BatchError::io(&path, "write", e))?;
-        let mut results = Results { path: path.clone(), file: Some(file), by_output: HashMap::new() };
-        results.take(&path, &text[..end])?;
+        let mut results = Results { path: path.clone(), file: None, by_output: HashMap::new() };
+        let read = read_lines(&path, &file, |record| results.take(record))?;
+        read.check_rest(&path)?;
         results.take_others(folder)?;
+        // What a crash left of the last line is cut off.
+        let ready = file.set_len(read.end).and_then(|()| file.seek(SeekFrom::Start(read.end)));
+        ready.map_err(|e| BatchError::io(&path, "write", e))?;
+        results.file = Some(file);
         Ok(results)
     }
 
@@ -71,10 +71,9 @@ impl Results {
 
     fn take_others(&mut self, folder: &Path) -> Result<(), BatchError> {
         for other in other_results(folder, &self.path)? {
-            let text = fs::read(&other).map_err(|e| BatchError::io(&other, "read", e))?;
+            let file = read_side_file(&other, Links::Followed)?;
             // Its process may be in the middle of a line.
-            let end = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            self.take(&other, &text[..end])?;
+            read_lines(&other, &file, |record| self.take(record))?;
         }
         Ok(())
     }
@@ -163,32 +162,11 @@ impl Results {
         Ok(())
     }
 
-    fn take(&mut self, path: &Path, text: &[u8]) -> Result<(), BatchError> {
-        for (line, text) in (1..).zip(text.split(|byte| *byte == b'\n')) {
-            if text.iter().all(u8::is_ascii_whitespace) {
-                continue;
-            }
-            let record = read_record(text).map_err(|why| {
-                let path = path.to_owned();
-                BatchError::Results { path, line, why }
-            })?;
-            let newer = self.by_output.get(&record.output).is_none_or(|old| old.ended_ms <= record.ended_ms);
-            if newer {
-                self.by_output.insert(record.output.clone(), record);
-            }
+    fn take(&mut self, record: Record) {
+        let newer = self.by_output.get(&record.output).is_none_or(|old| old.ended_ms <= record.ended_ms);
+        if newer {
+            self.by_output.insert(record.output.clone(), record);
         }
-        Ok(())
-    }
-}
-
-/// A line of results. One without a schema is of a time before there was one, and has its names.
-fn read_record(text: &[u8]) -> Result<Record, String> {
-    let value: Value = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-    match value.get("schema") {
-        Some(schema) if *schema != SCHEMA => Err(format!(
-            "expected schema {SCHEMA}, found {schema}: results of another version of this program"
-        )),
-        _ => serde_json::from_value(value).map_err(|error| error.to_string()),
     }
 }
 
@@ -258,6 +236,40 @@ mod tests {
         fs::write(&path, "{\"schema\": 2}\n").unwrap();
         let error = Results::open(dir.path(), Shard::ALL).map(drop).unwrap_err().to_string();
         assert!(error.contains("expected schema 1, found 2"), "{error}");
+    }
+
+    #[test]
+    fn what_no_batch_has_written_is_refused_and_stays_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("results.jsonl");
+        Results::open(dir.path(), Shard::ALL).unwrap().append(record("a.qsf", 1)).unwrap();
+        let ours = fs::read_to_string(&path).unwrap();
+        for (text, line) in [
+            // Without an end, which is what a crash leaves of a record.
+            ("{\"my\": \"results of another program\"}".to_owned(), "line 1"),
+            ("{\"my\": \"results of anoth".to_owned(), "line 1"),
+            ("my results".to_owned(), "line 1"),
+            ("{\"a\": 1}\n{\"precious\": \"last line\"}".to_owned(), "line 1"),
+            ("{\"a\": 1}\n{\"attempts\": 1".to_owned(), "line 1"),
+            (format!("{ours}my notes"), "line 2"),
+            (format!("{ours}{{\"precious\": \"last line\"}}"), "line 2"),
+            ("x".repeat(5 << 20), "line 1 is no record of a job (it has more than"),
+        ] {
+            fs::write(&path, &text).unwrap();
+            let error = Results::open(dir.path(), Shard::ALL).map(drop).unwrap_err();
+            assert!(error.to_string().contains(line), "{error}");
+            assert_eq!(error.failure().exit_code(), 3);
+            assert!(fs::read_to_string(&path).unwrap() == text, "{error}");
+        }
+        // What a crash may leave of the first record, and of a later one whose bytes the system had not written yet.
+        for torn in
+            [ours[..ours.len() / 2].to_owned(), ours.trim_end().to_owned(), format!("{ours}{{\"at\0\0")]
+        {
+            fs::write(&path, &torn).unwrap();
+            let results = Results::open(dir.path(), Shard::ALL).unwrap();
+            assert_eq!(results.of(Path::new("a.qsf")).is_some(), torn.contains('\n'), "{torn}");
+            assert_eq!(fs::read_to_string(&path).unwrap().len(), torn.find('\n').map_or(0, |at| at + 1));
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Which job runs when: as many side by side as there are cores and memory for, in the order of the list.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -17,6 +17,7 @@ use super::error::BatchError;
 use super::fingerprint::SeenFile;
 use super::growth::{Taken, Verdict, share_after, verdict};
 use super::job::BatchJob;
+use super::marker::Marker;
 use super::protocol::{Report, Stopped};
 use super::record::{Record, State, Tries};
 use super::results::Results;
@@ -140,7 +141,7 @@ impl<'a> Schedule<'a> {
             match self.results.done_before(job, &self.settings.out_dir, self.cancel) {
                 Ok(Some((record, refreshed))) => {
                     // A batch may have been killed between the record and the end of the marker.
-                    let _ = fs::remove_file(marker_path(&self.settings.out_dir.join(&job.output)));
+                    Marker::of(&self.settings.out_dir.join(&job.output)).remove();
                     if refreshed {
                         self.results.append(record.clone())?;
                     }
@@ -244,8 +245,9 @@ impl<'a> Schedule<'a> {
         if let Some(folder) = output.parent() {
             fs::create_dir_all(folder).map_err(|e| io(e, folder, "make"))?;
         }
-        let marker = marker_path(&output);
-        let begun = marker.exists();
+        let in_the_way = |error: FormatError| (error.failure().exit_code(), error.to_string());
+        let marker = Marker::of(&output);
+        let begun = marker.is_set().map_err(in_the_way)?;
         let state = self.results.of(&self.jobs[job].output).map(|record| record.state);
         for (path, is_ours) in [
             (output.clone(), begun || state == Some(State::Done)),
@@ -254,13 +256,12 @@ impl<'a> Schedule<'a> {
             match if is_ours { fs::remove_file(&path) } else { Ok(()) } {
                 Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(io(e, &path, "remove")),
                 _ if !force && path.symlink_metadata().is_ok() => {
-                    let error = FormatError::Exists { path };
-                    return Err((error.failure().exit_code(), error.to_string()));
+                    return Err(in_the_way(FormatError::Exists { path }));
                 }
                 _ => {}
             }
         }
-        File::create(&marker).map_err(|e| io(e, &marker, "create"))?;
+        marker.set().map_err(in_the_way)?;
         let model_bytes = self.jobs[job].model_path.as_deref().map_or(0, bytes_of);
         // The last job has all cores: the one that still runs beside it leaves one idle when it ends.
         let side_by_side = settings.most_jobs.min(self.pending.len() + 1);
@@ -435,8 +436,7 @@ impl<'a> Schedule<'a> {
     fn end(&mut self, job: usize, record: Record) -> std::result::Result<(), BatchError> {
         self.results.note(&self.jobs[job], record.clone())?;
         if self.jobs[job].missing.is_empty() {
-            // If it stays, the next batch does not mind.
-            let _ = fs::remove_file(marker_path(&self.settings.out_dir.join(&record.output)));
+            Marker::of(&self.settings.out_dir.join(&record.output)).remove();
         }
         self.watch.end(job, work_of(&self.jobs[job]), &line_of(&record));
         if record.state != State::Done && self.settings.fail_fast {
@@ -445,13 +445,6 @@ impl<'a> Schedule<'a> {
         self.outcomes[job] = Outcome::Ended(record);
         Ok(())
     }
-}
-
-/// The file that says that a job has begun, and that the file of its output is this batch's: `OUT.qsf.job`, empty.
-pub(super) fn marker_path(output: &Path) -> PathBuf {
-    let mut name = output.as_os_str().to_owned();
-    name.push(".job");
-    name.into()
 }
 
 /// How much work a job is, for the time that is left: the bytes of its model.

@@ -33,11 +33,11 @@ Which type? No other beats these in size and divergence; a large model loses les
   --quant   bits per weight   KL divergence   same top token
   8bit      8.25              0.0009          97.7 %
   6bit      6.25              0.0023          96.0 %
-  n5        5.25              0.0059          93.9 %
-  n4        4.25              0.0209          87.7 %
-  x4        4                 0.0245          87.5 %
-  x3        3                 0.0891          77.9 %
-  x2        2                 0.4208          57.4 %
+  n5        5.25              0.0059          93.5 %
+  n4        4.25              0.0210          87.7 %
+  x4        4                 0.0253          87.2 %
+  x3        3                 0.0915          77.4 %
+  x2        2                 0.4092          56.6 %
 A mix for a size, which --target-size chooses, is better than any one type.
 
 Exit codes: 0 ok, 2 usage, 3 bad input, 4 unsupported model, 5 out of memory or disk,\n6 a file misses its limits or jobs of a batch failed, 130 interrupted.";
@@ -75,8 +75,9 @@ pub struct ConvertArgs {
     #[arg(long, value_name = "PATH[=SCALE]", requires_all = ["model", "out"], conflicts_with_all = ["merge_lora", "quant", "to", "dtype", "shard_size", "split_size", "tensor_type", "outliers", "min_cosine", "block_size", "compress", "layout", "target_size", "target_bpw", "plan", "save_plan", "calibration", "calibration_tokens", "effort", "chat_template", "stats_in", "imatrix", "stats_out", "clusters", "early_exit", "eval", "eval_chunks", "max_kld", "max_ppl_increase", "stats_only", "stats_part", "max_size", "skip_tokenizer_check", "allow_requantize", "dry_run", "revision", "upload", "gguf_types", "demo", "show_stats", "merge_stats", "batch"])]
     pub(super) embed_lora: Vec<ScaledPath>,
     /// Type of the matrices: x2, x3, x4, n2, n3, n4, n5, 6bit, 8bit, f16, bf16 or f32; to compare, or for models trained in them: t2, t3, 2bit,
-    /// 2bit-sym, 3bit, 4bit, ternary, mixed; of a GGUF file a recipe of llama-quantize: Q2_K, Q2_K_S, Q3_K_S, Q3_K_M, Q3_K_L, IQ4_XS, IQ4_NL, Q4_0, Q4_1, Q4_K_S, Q4_K_M,
-    /// Q5_0, Q5_1, Q5_K_S, Q5_K_M, Q6_K, Q8_0, F16, BF16 or F32; for compressed-tensors a scheme of llm-compressor: W4A16, W8A16,
+    /// 2bit-sym, 3bit, 4bit, ternary, mixed; of a GGUF file a recipe of llama-quantize: IQ1_S, IQ1_M, TQ1_0, TQ2_0, IQ2_XXS, IQ2_XS, IQ2_S, IQ2_M, Q2_K, Q2_K_S, IQ3_XXS,
+    /// IQ3_XS, IQ3_S, IQ3_M, Q3_K_S, Q3_K_M, Q3_K_L, IQ4_XS, IQ4_NL, Q4_0, Q4_1, Q4_K_S, Q4_K_M, MXFP4_MOE, Q5_0, Q5_1, Q5_K_S,
+    /// Q5_K_M, Q6_K, Q8_0, F16, BF16 or F32; for compressed-tensors a scheme of llm-compressor: W4A16, W8A16,
     /// W4A16_ASYM or W8A16_ASYM; for MLX affine2, affine3, affine4, affine5, affine6 or affine8 [default: n4; of a GGUF file Q4_K_M;
     /// for compressed-tensors W4A16, for MLX affine4]
     #[arg(long, visible_alias = "quant-type", value_name = "TYPE")]

@@ -7,6 +7,7 @@ use qsf_runtime::{Model, RuntimeError};
 use serde_json::{Value, json};
 
 use super::args::ConvertArgs;
+use super::outputs::check_outputs;
 use crate::json_document::document;
 use crate::model_args::{LoraReport, ScaledPath};
 
@@ -36,6 +37,7 @@ impl Embedded {
             return Err(RuntimeError::Request(problem).into());
         }
         let mut source = QsfSource::open(model)?;
+        check_outputs(args, Some(&source), Some(out))?;
         let mut stored = source.adapters()?;
         let mut adapters: Vec<LoraReport> = Adapter::embedded(&source)?.iter().map(LoraReport::of).collect();
         source.drop_adapters();

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::args::ConvertArgs;
 use super::choose::{choose_options, plan_to_replay};
 use super::model::{base_model, open_model, output};
+use super::outputs::check_outputs;
 use super::ram::Ram;
 use super::report::conversion_json;
 use crate::exit::class_of;
@@ -40,6 +41,7 @@ pub(super) fn make(
     let out = output(args, plan.as_ref())?;
     let (name, source) = open_model(args, Some(&out), progress, cancel)?;
     let source = source.as_ref();
+    check_outputs(args, Some(source), Some(&out))?;
     let options = choose_options(args, plan.as_ref(), source)?;
     tell_details(source, &options, cpu, progress)?;
     let ram = Ram::of(args);

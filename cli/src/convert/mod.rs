@@ -7,6 +7,7 @@
 //! | `format` | which format is asked for, and in which types |
 //! | `choose` | from flags to the options of a conversion |
 //! | `model` | the model that MODEL names, and what OUT is called |
+//! | `outputs` | what is written, and must not be what is read |
 //! | `make` | the conversion |
 //! | `named` | command lines whose options come by name, from another language |
 //! | `embed` | adapters put into a file |
@@ -25,6 +26,7 @@ mod help;
 mod make;
 mod model;
 mod named;
+mod outputs;
 mod quant_arg;
 mod ram;
 mod report;

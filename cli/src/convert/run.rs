@@ -19,6 +19,7 @@ use super::demo::{demo_table, run_demo};
 use super::embed::Embedded;
 use super::make::{Made, make, make_and_upload};
 use super::model::{open_model, output};
+use super::outputs::check_outputs;
 use super::ram::Ram;
 use super::report::{conversion_text, files_text, plan_table, prediction_json, prediction_lines};
 use super::stats::{statistics_json, statistics_line};
@@ -177,6 +178,7 @@ fn dry_run(
     progress: &ProgressLine,
     cancel: &Cancel,
 ) -> anyhow::Result<()> {
+    check_outputs(args, Some(source), None)?;
     let plan = plan_to_replay(args)?;
     let options = choose_options(args, plan.as_ref(), source)?;
     Ram::of(args).check(|| predict_peak(source, &options))?;

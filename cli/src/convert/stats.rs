@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::args::ConvertArgs;
 use super::choose::text_tokens;
 use super::model::open_model;
+use super::outputs::check_outputs;
 use super::ram::Ram;
 use crate::json_document::document;
 
@@ -45,6 +46,7 @@ pub fn statistics_json(
     };
     let path = out.display().to_string();
     if !args.merge_stats.is_empty() {
+        check_outputs(args, None, None)?;
         let header = merge_statistics(&args.merge_stats, out, args.force)?;
         let (tokens, texts) = (header.tokens(), header.texts.len());
         let members = json!({ "path": path, "tokens": tokens, "texts": texts, "part": null });
@@ -53,6 +55,7 @@ pub fn statistics_json(
     let cpu = cpu()?;
     let (_, source) = open_model(args, None, progress, cancel)?;
     let source = source.as_ref();
+    check_outputs(args, Some(source), None)?;
     let mut text = calibrate(source, &args.calibration, text_tokens(args, source), args.chat_template)?;
     let part = args.stats_part.unwrap_or(WorkPart::ALL);
     let ram = Ram::of(args);

@@ -1,6 +1,6 @@
 //! The base that a model is compared with: one that runs, or one whose log-probabilities were saved.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use qsf_runtime::eval::{BaseFacts, BaseFile, EvalOptions, SavedBase};
 use qsf_runtime::file_hash::hex;
@@ -11,6 +11,7 @@ use qsf_runtime::{Result, RuntimeError};
 
 use super::report::{Facts, VERSION};
 use crate::model_name::model_name;
+use crate::own_files::OwnFiles;
 
 /// What `--base` names.
 pub(super) enum Base {
@@ -37,6 +38,14 @@ impl Base {
     /// The model, where it is one.
     pub fn source(&self) -> Option<&dyn WeightSource> {
         if let Base::Model(source) = self { Some(source.as_ref()) } else { None }
+    }
+
+    /// Files that are read, `path` being where it was opened.
+    pub fn add_to(&self, files: OwnFiles, path: Option<&PathBuf>) -> OwnFiles {
+        match self {
+            Base::Model(source) => files.reads_model("--base", source.as_ref()),
+            Base::Nothing | Base::Saved(_) => files.reads("--base", path),
+        }
     }
 
     /// What reports call it.

@@ -16,6 +16,7 @@ use qsf_runtime::{Decoder, Model, Result, Runner, RuntimeError, WorkPart};
 
 use super::args::EvalArgs;
 use super::base::{Base, EvaluatedText, base_facts, text_sha256};
+use super::outputs::check_outputs;
 use super::parts::{Fingerprints, MeasuredPart, WrittenPart};
 use super::report::{Facts, Names, Report, SavedFile, streaming_report};
 use super::task_report::TaskReport;
@@ -71,6 +72,7 @@ impl Opened {
         let bytes = TextFile::open(file)?.size()?;
         let tokens = bytes.div_ceil(BYTES_PER_TOKEN).min(most as u64);
         let mut base = Base::open(args.base.as_deref())?;
+        check_outputs(args, open.source(), &base)?;
         let tokenizer = tokenizer_of(open.source(), "the text to evaluate on")?;
         // Before the text, so that what cannot be is refused at once.
         let reading = tokens * size_of::<u32>() as u64 + Tokenizer::READING_BYTES;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `args`, `help` | the flags, and how their help is arranged |
 //! | `base` | what `--base` names: a model, or what was saved of one |
+//! | `outputs` | what is written, and must not be what is read |
 //! | `measure` | evaluations |
 //! | `report` | what is printed of one |
 //! | `parts` | parts of one as files, and all of them as one |
@@ -15,6 +16,7 @@ mod base;
 mod golden;
 mod help;
 mod measure;
+mod outputs;
 mod parts;
 mod report;
 mod task;

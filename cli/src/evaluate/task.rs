@@ -19,6 +19,7 @@ use qsf_runtime::{Decoder, KvOptions, Model, Result, Runner, RuntimeError};
 use super::args::EvalArgs;
 use super::base::Base;
 use super::measure::{Outcome, STREAMED_LOGIT_ROWS, decoder, only_on_cpu};
+use super::outputs::check_outputs;
 use super::report::{Facts, streaming_report};
 use super::task_report::{TaskNames, TaskReport};
 use crate::model_args::{DeviceArgs, Runs, ShortcutReport, Streaming};
@@ -49,6 +50,7 @@ pub(super) fn measure_task(
     }
     let mut open = args.stream.open(args.model()?)?;
     let base = Base::open(args.base.as_deref())?;
+    check_outputs(args, open.source(), &base)?;
     let base_source = match &base {
         Base::Saved(_) => {
             let problem =

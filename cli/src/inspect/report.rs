@@ -8,6 +8,7 @@ use clap::{ArgGroup, Args};
 use qsf_format::printable::printable;
 use qsf_format::{FormatError, PartialFile, human_bytes};
 use qsf_inspection::report::{CardFields, card, page, read_files};
+use qsf_runtime::file_identity::FileIdentity;
 use qsf_runtime::progress::{Cancel, Progress};
 use qsf_runtime::{Result, RuntimeError};
 use serde_json::{Value, json};
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use crate::console::{print, print_json};
 use crate::interrupt::cancel_on_interrupt;
 use crate::json_document::document;
+use crate::own_files::OwnFiles;
 use crate::progress::ProgressLine;
 use crate::upload::{Parcel, UploadArgs};
 
@@ -135,27 +137,17 @@ pub fn parcel_of(
 
 /// No file is given twice, and no output is one of those to read or the other output.
 fn check_names(args: &ReportArgs) -> Result<()> {
-    let same = |a: &Path, b: &Path| match (a.canonicalize(), b.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b,
-        _ => a == b,
-    };
+    let known: Vec<FileIdentity> = args.files.iter().map(|file| FileIdentity::of(file)).collect();
     for (i, file) in args.files.iter().enumerate() {
-        if args.files[..i].iter().any(|before| same(before, file)) {
+        if known[..i].iter().any(|before| before.is(&known[i])) {
             return Err(RuntimeError::Request(format!("{}: this file is given twice", file.display())));
         }
     }
-    let outputs: Vec<&Path> =
-        [Some(args.out.as_path()), args.card.as_deref()].into_iter().flatten().collect();
-    for (i, output) in outputs.iter().enumerate() {
-        let read = args.files.iter().map(PathBuf::as_path);
-        if read.chain(outputs[..i].iter().copied()).any(|other| same(other, output)) {
-            return Err(RuntimeError::Request(format!(
-                "{}: this file is to be written and is already another of those named; choose another name",
-                output.display()
-            )));
-        }
-    }
-    Ok(())
+    OwnFiles::default()
+        .reads("FILE", &args.files)
+        .writes("-o", [&args.out])
+        .writes("--card", &args.card)
+        .check()
 }
 
 /// Writes `text` to the file, and gives it its name.

@@ -21,7 +21,7 @@ use crate::json_document::document;
 #[command(next_help_heading = "Memory")]
 pub struct StreamArgs {
     /// Use at most so much memory, such as 200MB or 1.5GiB (a number alone is megabytes), and read the weights that do not
-    /// fit from the file for every token. With --prompt-ids no tokenizer is loaded, and tokens are printed as ids
+    /// fit from the file for every token
     #[arg(long, value_name = "SIZE", value_parser = budget)]
     pub ram_budget: Option<RamBudget>,
     /// How weights are read: without --ram-budget from a map of the file, whose pages the system keeps as it has room

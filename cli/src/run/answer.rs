@@ -44,6 +44,7 @@ fn converse<R: Runner>(runner: &R, args: &RunArgs, session: &Session, state: R::
     let source = session.open.source();
     let tokenizer = session.tokenizer.as_ref().ok_or_else(|| no_tokenizer(source.path()))?;
     let template = source.chat_template().map(|_| ChatTemplate::of_source(source, tokenizer)).transpose()?;
+    let template = template.map(|template| template.on(args.today()));
     let (sampler, seed) = args.sampling.sampler()?;
     let mut sampler = without_stop_tokens(runner, args, sampler);
     let name = model_name(source.path());

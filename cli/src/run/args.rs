@@ -1,11 +1,12 @@
 //! The command line of `qsf-run`.
 
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
 use qsf_runtime::stop_text::StopTexts;
 use qsf_runtime::text_file::{TextFile, TextInMemory, TextSource, read_text};
-use qsf_runtime::{Result, RuntimeError};
+use qsf_runtime::{Date, Result, RuntimeError};
 
 use super::attention_args::AttentionArgs;
 use super::many_args::{ClassifyArgs, PromptsArgs};
@@ -76,6 +77,9 @@ pub struct RunArgs {
     /// With --chat or --interactive: what the model is told before
     #[arg(long, visible_alias = "sys", value_name = "TEXT", requires = "conversation")]
     pub(super) system_prompt: Option<String>,
+    /// With --chat or --interactive: the day that a chat template may ask for [default: today, UTC]
+    #[arg(long, value_name = "YYYY-MM-DD", requires = "conversation")]
+    pub(super) date: Option<Date>,
     #[command(flatten)]
     pub(super) sampling: SamplingArgs,
     #[command(flatten)]
@@ -188,6 +192,12 @@ impl RunArgs {
         ];
         let problem = alone.into_iter().find(|(is_alone, _)| *is_alone);
         problem.map_or(Ok(()), |(_, problem)| Err(RuntimeError::Request(problem.into())))
+    }
+
+    /// The day that chat templates are told.
+    pub(super) fn today(&self) -> Date {
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.date.unwrap_or_else(|| Date::of_unix_seconds(now().as_secs()))
     }
 
     /// Whether there is something to continue.

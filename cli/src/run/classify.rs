@@ -23,7 +23,8 @@ pub(super) fn classify_prompts(decoder: Decoder, args: &RunArgs, session: Sessio
     let (model, prompts) = session.keep(decoder, args)?;
     let labels = &args.classes.label;
     let tokens = model.label_tokens(labels)?;
-    let mut results = Results::open("classification", args.many.results.as_deref(), &prompts.lines)?;
+    let path = args.many.results.as_deref();
+    let mut results = Results::open("classification", path, &prompts.lines, &mut |_, _| Ok(()))?;
     let started = Instant::now();
     let mut done = results.done();
     let left = &prompts.tokens[done..];

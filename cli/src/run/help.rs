@@ -52,6 +52,7 @@ impl Program for RunArgs {
                     "chat",
                     "interactive",
                     "system_prompt",
+                    "date",
                     "json",
                     "verbose",
                     "quiet",

@@ -9,7 +9,8 @@ use crate::kept_model::DEFAULT_SEQUENCES;
 /// Flags of many prompts.
 #[derive(Debug, Clone, Args)]
 pub(super) struct PromptsArgs {
-    /// File with a prompt in each line: {"prompt": TEXT}, also with "id"; prints a line of JSON for each, in their order
+    /// File with a prompt in each line: {"prompt": TEXT}, also with "id" and "seed"; prints a line of JSON for each, in their
+    /// order. Line N draws with --seed plus N - 1
     #[arg(long, value_name = "FILE", groups = ["input", "lines"],
           conflicts_with_all = ["json", "interactive", "measure", "tokenize", "system", "memory_plan"])]
     pub(super) prompts: Option<PathBuf>,
@@ -18,7 +19,7 @@ pub(super) struct PromptsArgs {
     pub(super) results: Option<PathBuf>,
     /// With --prompts: texts that grow at once, at most [default: 64]; with --bench: sequences that are decoded together, a list
     /// [default: 1]
-    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = at_least_one)]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = number_of_sequences)]
     pub(super) sequences: Vec<usize>,
 }
 
@@ -34,10 +35,13 @@ impl PromptsArgs {
     }
 }
 
+/// Most sequences at once. A step that many tokens go through gains nothing from more.
+const MOST_SEQUENCES: usize = 4096;
+
 /// `--sequences`.
-fn at_least_one(text: &str) -> Result<usize, String> {
-    let number = text.parse().ok().filter(|number| *number > 0);
-    number.ok_or_else(|| format!("expected a number above 0, found '{text}'"))
+fn number_of_sequences(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=MOST_SEQUENCES).contains(number));
+    number.ok_or_else(|| format!("expected a number from 1 to {MOST_SEQUENCES}, found '{text}'"))
 }
 
 /// Flags of classification.

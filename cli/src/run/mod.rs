@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `args`, `many_args` | the flags; those of many prompts |
 //! | `session` | loads the model |
+//! | `outputs` | what is written, and must not be what is read |
 //! | `prompt`, `lengths` | the tokens to continue, and how many there will be |
 //! | `answer`, `rates` | generates text, and says how fast |
 //! | `prompt_lines` | files with a prompt in each line |
 //! | `prompts`, `classify`, `results` | `--prompts` and `--classify`, and where their lines go |
+//! | `seeds` | what each of many prompts draws with |
 //! | `attention`, `attention_args` | `--attention` |
 //! | `sampling` | the flags of how tokens are chosen |
 //! | `help` | how the help is arranged |
@@ -26,12 +28,14 @@ mod help;
 mod interactive;
 mod lengths;
 mod many_args;
+mod outputs;
 mod prompt;
 mod prompt_lines;
 mod prompts;
 mod rates;
 mod results;
 mod sampling;
+mod seeds;
 mod session;
 mod system;
 mod tokenize;

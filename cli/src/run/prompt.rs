@@ -44,7 +44,7 @@ fn chat_tokens(
     text: String,
 ) -> Result<Vec<u32>> {
     let tokenizer = tokenizer.ok_or_else(|| no_tokenizer(source.path()))?;
-    let template = ChatTemplate::of_source(source, tokenizer)?;
+    let template = ChatTemplate::of_source(source, tokenizer)?.on(args.today());
     turn_tokens(args, tokenizer, &template, text)
 }
 
@@ -68,7 +68,8 @@ pub(super) fn all_prompts(
     let Some((path, _)) = args.lines() else { return Ok(None) };
     let lines = read_prompts(path)?;
     let tokenizer = tokenizer.ok_or_else(|| no_tokenizer(source.path()))?;
-    let template = if args.chat { Some(ChatTemplate::of_source(source, tokenizer)?) } else { None };
+    let template =
+        if args.chat { Some(ChatTemplate::of_source(source, tokenizer)?.on(args.today())) } else { None };
     let tokens = lines.iter().map(|line| match &template {
         Some(template) => turn_tokens(args, tokenizer, template, line.prompt.clone()),
         None => tokenizer.encode(&line.prompt),

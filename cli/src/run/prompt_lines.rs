@@ -7,6 +7,8 @@ use qsf_runtime::{Result, RuntimeError};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::sampling::MAX_SEED;
+
 /// A line of the file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,6 +21,9 @@ pub(super) struct PromptLine {
     /// What the line of the result has, too.
     #[serde(default)]
     pub id: Option<Value>,
+    /// What its text is drawn with, in place of what follows from `--seed`.
+    #[serde(default)]
+    pub seed: Option<u64>,
 }
 
 /// The prompts of a file.
@@ -30,9 +35,12 @@ pub(super) fn read_prompts(path: &Path) -> Result<Vec<PromptLine>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let prompts = lines.map(|(number, line)| {
         let parsed = serde_json::from_str::<PromptLine>(line);
-        let parsed = parsed.ok().filter(|line| !line.prompt.is_empty());
+        let is_seed = |seed: &u64| *seed <= MAX_SEED;
+        let parsed =
+            parsed.ok().filter(|line| !line.prompt.is_empty() && line.seed.as_ref().is_none_or(is_seed));
         parsed.map(|parsed| PromptLine { line: number + 1, ..parsed }).ok_or_else(|| {
-            let expected = "a JSON object with a \"prompt\" that is not empty, and perhaps an \"id\"";
+            let expected =
+                "a JSON object with a \"prompt\" that is not empty, and perhaps an \"id\" and a \"seed\"";
             let found = line.chars().take(60).collect::<String>();
             RuntimeError::bad_input(path, format!("line {}", number + 1), expected, found.escape_debug())
         })

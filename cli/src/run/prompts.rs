@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::args::{RunArgs, UNTIL_FULL};
 use super::results::Results;
+use super::seeds::Seeds;
 use super::session::Session;
 use crate::interrupt::cancel_on_interrupt;
 use crate::kept_model::{BatchRequest, TextRequest};
@@ -18,23 +19,28 @@ pub(super) fn answer_prompts(decoder: Decoder, args: &RunArgs, session: Session)
     let cancel = cancel_on_interrupt()?;
     cancel.check()?;
     let (model, prompts) = session.keep(decoder, args)?;
-    let (sampling, seed) = args.sampling.options()?;
-    let options = |length: usize| TextRequest {
+    let (sampling, first_seed) = args.sampling.options()?;
+    let mut seeds = Seeds::new(args.sampling.given_seed());
+    let (path, lines) = (args.many.results.as_deref(), &prompts.lines);
+    let mut results =
+        Results::open("prompt_result", path, lines, &mut |line, result| seeds.keep(line, result))?;
+    let done = results.done();
+    let seeds: Vec<u64> = lines[done..].iter().map(|line| seeds.of(line, first_seed)).collect();
+    let options = |length: usize, seed: u64| TextRequest {
         prompt: String::new(),
         max_tokens: args
             .max_tokens
             .map(|most| if most == UNTIL_FULL { model.context.saturating_sub(length) } else { most }),
-        sampling,
+        sampling: sampling.with_seed(seed),
         chat: false,
         system_prompt: None,
         stop: args.stop.clone(),
         ignore_eos: args.ignore_eos,
     };
-    let mut results = Results::open("prompt_result", args.many.results.as_deref(), &prompts.lines)?;
-    let done = results.done();
     let requests: Vec<BatchRequest> = prompts.tokens[done..]
         .iter()
-        .map(|tokens| BatchRequest { prompt: tokens.clone(), options: options(tokens.len()) })
+        .zip(&seeds)
+        .map(|(tokens, seed)| BatchRequest { prompt: tokens.clone(), options: options(tokens.len(), *seed) })
         .collect();
     let started = Instant::now();
     let (mut prompt_tokens, mut tokens) = (0, 0);
@@ -47,7 +53,7 @@ pub(super) fn answer_prompts(decoder: Decoder, args: &RunArgs, session: Session)
             "tokens": text.tokens,
             "prompt_tokens": text.prompt_tokens,
             "stop_reason": text.stop,
-            "seed": seed,
+            "seed": seeds[number],
         });
         results.put(done + number, &members)
     })?;

@@ -1,10 +1,11 @@
 //! Lines of results in the order of their prompts, in a file that a stopped run goes on with, or on stdout.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
+use qsf_format::{Links, open_side_file};
 use qsf_runtime::text_file::MAX_WHOLE_BYTES;
 use qsf_runtime::{Result, RuntimeError};
 use serde::Serialize;
@@ -41,6 +42,9 @@ fn as_json(value: &impl Serialize) -> Result<String> {
     text.map_err(|e| RuntimeError::Request(format!("a result cannot be written as JSON: {e}")))
 }
 
+/// Hears of a result that is there, with its prompt; an error refuses the file.
+pub(super) type Keep<'k> = &'k mut dyn FnMut(&PromptLine, &Value) -> Result<()>;
+
 /// Where results go.
 pub(super) struct Results<'a> {
     document: &'static str,
@@ -56,19 +60,20 @@ pub(super) struct Results<'a> {
 
 impl<'a> Results<'a> {
     /// Documents of this name, in a file at `path`, behind the lines that it has of these prompts; without a path on stdout.
+    /// `keep` hears of each of these lines.
     ///
     /// # Errors
-    /// When the file cannot be written, or has something else. Then it is as it was.
+    /// When the file cannot be written, or has something else, or `keep` fails. Then it is as it was.
     pub fn open(
         document: &'static str,
         path: Option<&Path>,
         prompts: &'a [PromptLine],
+        keep: Keep<'_>,
     ) -> Result<Results<'a>> {
         let (mut file, mut done) = (None, 0);
         if let Some(path) = path {
-            let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-            let mut opened = opened.map_err(|e| RuntimeError::io(path, "open", e))?;
-            done = go_on(path, &mut opened, document, prompts)?;
+            let mut opened = open_side_file(path, Links::Followed)?;
+            done = go_on(path, &mut opened, document, prompts, keep)?;
             file = Some((path.to_owned(), opened));
         }
         Ok(Results { document, prompts, file, done, next: done, waiting: BTreeMap::new() })
@@ -100,7 +105,13 @@ impl<'a> Results<'a> {
 }
 
 /// How many whole lines a file has of the prompts; what a stopped run has left of another is cut off.
-fn go_on(path: &Path, file: &mut File, document: &str, prompts: &[PromptLine]) -> Result<usize> {
+fn go_on(
+    path: &Path,
+    file: &mut File,
+    document: &str,
+    prompts: &[PromptLine],
+    keep: Keep<'_>,
+) -> Result<usize> {
     let (mut done, mut end) = (0, 0);
     let mut lines = BufReader::new(&mut *file);
     let mut line = Vec::new();
@@ -122,6 +133,8 @@ fn go_on(path: &Path, file: &mut File, document: &str, prompts: &[PromptLine]) -
         if !whole {
             break;
         }
+        let value = serde_json::from_slice(&line).map_err(|e| RuntimeError::Request(e.to_string()))?;
+        keep(&prompts[done], &value)?;
         done += 1;
         end += line.len() as u64;
     }
@@ -149,7 +162,8 @@ mod tests {
     #[test]
     fn beginnings_of_our_lines_are_told_from_other_files() {
         let document = "prompt_result";
-        let prompt = PromptLine { line: 3, prompt: "a \"text\": b".into(), id: Some(Value::from(7)) };
+        let prompt =
+            PromptLine { line: 3, prompt: "a \"text\": b".into(), id: Some(Value::from(7)), seed: None };
         let whole = Head::text(document, &prompt).unwrap() + "\"text\":\"c\"}";
         let named = whole.find("\"line\"").unwrap();
         assert!(is_result(whole.as_bytes(), document, &prompt, true));

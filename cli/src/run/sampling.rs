@@ -9,7 +9,7 @@ use qsf_runtime::sample::{Penalties, Sampler, SamplerOptions};
 use crate::console::note;
 
 /// The largest seed: JSON readers that take numbers for floats of 64 bits keep it (RFC 8259, section 6).
-const MAX_SEED: u64 = (1 << 53) - 1;
+pub(super) const MAX_SEED: u64 = (1 << 53) - 1;
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Sampling")]
@@ -81,14 +81,19 @@ impl SamplingArgs {
             let flags = idle.join(", ");
             note(&format!("{flags}: without effect at --temp 0, which always takes the likeliest token"));
         }
-        let seed = match self.seed {
-            Some(Seed::Given(seed)) => seed,
-            Some(Seed::Clock) | None => clock_seed(),
-        };
+        let seed = self.given_seed().unwrap_or_else(clock_seed);
         let (top_k, top_p, min_p) =
             (self.top_k.unwrap_or(40), self.top_p.unwrap_or(0.9), self.min_p.unwrap_or(0.0));
         let options = SamplerOptions::new(self.temperature, top_k, top_p, min_p, seed)?;
         Ok((options.with_penalties(self.penalties())?, seed))
+    }
+
+    /// The seed, where it is not to be any.
+    pub(super) fn given_seed(&self) -> Option<u64> {
+        match self.seed {
+            Some(Seed::Given(seed)) => Some(seed),
+            Some(Seed::Clock) | None => None,
+        }
     }
 
     fn penalties(&self) -> Penalties {

@@ -12,6 +12,7 @@ use qsf_runtime::{Decoder, KvOptions, Result, RuntimeError, Tokenizer};
 
 use super::args::RunArgs;
 use super::lengths::Lengths;
+use super::outputs::check_outputs;
 use super::prompt::{all_prompts, no_tokenizer, prompt_tokens};
 use super::prompt_lines::Prompts;
 use crate::console::{note as tell, print};
@@ -40,6 +41,7 @@ impl Session {
     pub fn load(args: &RunArgs, path: &Path, cpu: Cpu) -> anyhow::Result<Option<(Decoder, Session)>> {
         let started = Instant::now();
         let mut open = args.stream.open(path)?;
+        check_outputs(args, open.source())?;
         let cancel = cancel_on_interrupt()?;
         // Before the weights, so that a budget is made with what the tokenizer takes. Token ids that nobody reads need none.
         let ids_only = args.prompt_ids.is_some() && args.stream.ram_budget.is_some();

@@ -1,11 +1,13 @@
 //! What each part of a calibration text gave, for people.
 
+use std::collections::BTreeSet;
+
 use qsf_calibration::TextPart;
 use qsf_runtime::progress::Progress;
 
 use crate::options::Calibration;
 
-/// Says how many tokens each part of the text gave. Of one plain text that is no news.
+/// Says how many tokens each part of the text gave, and what was left out of it. Of one plain text that is no news.
 pub fn tell_parts(calibration: &Calibration, progress: &dyn Progress) {
     let line = line_of(calibration);
     match &calibration.parts[..] {
@@ -14,6 +16,21 @@ pub fn tell_parts(calibration: &Calibration, progress: &dyn Progress) {
         }
         _ => progress.note(&line),
     }
+    if let Some(line) = left_out(calibration) {
+        progress.note(&line);
+    }
+}
+
+/// What conversations have that the text has not.
+fn left_out(calibration: &Calibration) -> Option<String> {
+    let names: BTreeSet<&str> = calibration.parts.iter().flat_map(|part| &part.left_out).copied().collect();
+    if names.is_empty() {
+        return None;
+    }
+    let names = names.into_iter().collect::<Vec<_>>().join(", ");
+    let why =
+        if calibration.chat_template { "" } else { "; --chat-template has the model's template write it" };
+    Some(format!("left out of conversations: {names}{why}"))
 }
 
 fn line_of(calibration: &Calibration) -> String {
@@ -67,6 +84,7 @@ mod tests {
             texts,
             conversations,
             conversation_tokens,
+            left_out: BTreeSet::new(),
         };
         let mut calibration = Calibration {
             files: ["a.txt", "b.jsonl", "c.jsonl", "self"].map(Into::into).into(),
@@ -82,6 +100,14 @@ mod tests {
             "calibration tokens: 100 of a.txt, 100 of b.jsonl (60 of 3 texts, 40 of 1 conversation), 100 of c.jsonl (2 \
              conversations), 100 of text that the model writes (16 texts)"
         );
+        assert_eq!(left_out(&calibration), None);
+        calibration.parts[1].left_out.insert("tools");
+        calibration.parts[2].left_out.insert("tool_calls");
+        let line = left_out(&calibration).unwrap();
+        assert!(line.contains("tool_calls, tools") && line.contains("--chat-template"), "{line}");
+        calibration.chat_template = true;
+        let line = left_out(&calibration).unwrap();
+        assert!(!line.contains("--chat-template"), "{line}");
         calibration.files.clear();
         let line = line_of(&calibration);
         assert!(

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use qsf_calibration::{CalibrationText, Renderer, TextTokens, tokenize};
+use qsf_calibration::{CalibrationText, Conversation, Renderer, TextTokens, tokenize};
 use qsf_runtime::file_hash::hex;
 use qsf_runtime::source::{WeightSource, tokenizer_of};
-use qsf_runtime::{ChatTemplate, Message, RuntimeError};
+use qsf_runtime::{ChatTemplate, RuntimeError};
 
 use crate::error::Result;
 use crate::options::{Calibration, SearchEffort, Written};
@@ -46,7 +46,9 @@ pub fn calibrate(
             })
             .collect(),
     };
-    let render = template.as_ref().map(|template| |messages: &[Message]| template.render(messages, false));
+    let render = template
+        .as_ref()
+        .map(|template| |conversation: &Conversation| template.render_raw(conversation.raw(), false));
     let render = render.as_ref().map(|render| render as Renderer<'_>);
     let is_written = |text: &CalibrationText<'_>| *text == CalibrationText::Written;
     if texts.iter().filter(|text| is_written(text)).count() > 1 {

@@ -5,14 +5,14 @@ use std::io;
 use std::path::Path;
 
 use qsf_format::{JsonLimits, ModelConfig, from_json};
-use qsf_runtime::source::WeightSource;
+use qsf_runtime::source::{WeightSource, file_of_directory};
 use serde_json::{Map, Value, json};
 
 use super::config_json::directory_of;
 use crate::error::{ConvertError, Result};
 
-/// Files of a model directory that hold no weights.
-const COPIED: [&str; 13] = [
+/// Files of a model directory that hold no weights, and go into another as they are.
+pub const COMPANIONS: [&str; 13] = [
     "generation_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
@@ -28,20 +28,26 @@ const COPIED: [&str; 13] = [
     "chat_template.json",
 ];
 
+/// That they can be copied: said before the work.
+///
+/// # Errors
+/// When one is no file, or a link that leads out of the directory.
+pub(crate) fn check_companions(source: &dyn WeightSource) -> Result<()> {
+    let Some(from) = directory_of(source) else { return Ok(()) };
+    Ok(COMPANIONS.iter().try_for_each(|name| file_of_directory(&from, name).map(|_| ()))?)
+}
+
 /// Writes them into `dir`.
 ///
 /// # Errors
-/// When reading or writing fails.
+/// When reading or writing fails, or a file is a link that leads out of the directory.
 pub(super) fn write_companions(source: &dyn WeightSource, dir: &Path) -> Result<()> {
     let mut has_tokenizer = false;
     if let Some(from) = directory_of(source) {
-        for name in COPIED {
-            let (from, to) = (from.join(name), dir.join(name));
-            // A link of the hub's cache is followed; a pipe of that name would block.
-            if fs::metadata(&from).is_ok_and(|found| found.is_file()) {
-                copy(&from, &to).map_err(|e| ConvertError::io(&from, "copy", e))?;
-                has_tokenizer |= name == "tokenizer.json";
-            }
+        for name in COMPANIONS {
+            let Some(from) = file_of_directory(&from, name)? else { continue };
+            copy(&from, &dir.join(name)).map_err(|e| ConvertError::io(&from, "copy", e))?;
+            has_tokenizer |= name == "tokenizer.json";
         }
     }
     if has_tokenizer {
@@ -69,7 +75,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<u64> {
 pub(super) fn companion_bytes(source: &dyn WeightSource) -> u64 {
     let size = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
     match directory_of(source) {
-        Some(from) => COPIED.iter().map(|name| size(&from.join(name))).sum(),
+        Some(from) => COMPANIONS.iter().map(|name| size(&from.join(name))).sum(),
         None => [source.tokenizer_json(), source.chat_template()]
             .into_iter()
             .flatten()

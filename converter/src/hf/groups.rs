@@ -32,7 +32,10 @@ pub(crate) fn plan_of_groups(
     let covered: HashSet<TensorId> = saved.iter().filter(covered).flat_map(SavedTensor::parts).collect();
     let widths: Vec<&TensorInfo> =
         source.tensors().iter().filter(|info| covered.contains(&info.id)).collect();
-    let group = group_of(source, recipe, &widths)?;
+    // What an override keeps as floats has no groups, whatever its width.
+    let kept = Plan::for_groups(source.tensors(), &|_| TensorType::Groups(recipe.scheme.with(32, out.dtype)), overrides)?;
+    let is_kept = |info: &TensorInfo| kept.tensor(info.id).is_some_and(|tensor| tensor.quant.is_float());
+    let group = group_of(source, recipe, &widths, &is_kept)?;
     let ty = recipe.scheme.with(group, out.dtype);
     let assign = |info: &TensorInfo| match covered.contains(&info.id) && ty.suits(info.cols) {
         true => TensorType::Groups(ty),
@@ -50,29 +53,35 @@ pub(crate) fn plan_of_groups(
 }
 
 /// Columns that share a scale.
-fn group_of(source: &dyn WeightSource, recipe: GroupRecipe, matrices: &[&TensorInfo]) -> Result<usize> {
+fn group_of(
+    source: &dyn WeightSource,
+    recipe: GroupRecipe,
+    matrices: &[&TensorInfo],
+    is_kept: &dyn Fn(&TensorInfo) -> bool,
+) -> Result<usize> {
     let refused = |problem: String| Err(RuntimeError::Request(problem).into());
     if matrices.is_empty() {
-        let what = format!("{} models, whose matrices are stored inputs first", source.config().architecture);
+        let what = format!("a matrix that is stored inputs first, as {} models have them,", source.config().architecture);
         let program = if recipe.scheme.is_mlx() { "MLX" } else { "compressed-tensors" };
         let supported =
             format!("{program} quantizes layers of the class Linear: write --to hf, or a GGUF or QSF file");
         return Err(RuntimeError::unsupported(source.path(), what, supported).into());
     }
+    let matrices: Vec<&TensorInfo> = matrices.iter().copied().filter(|info| !is_kept(info)).collect();
     let misfit = |group: usize| matrices.iter().find(|info| !info.cols.is_multiple_of(group));
     match recipe.group {
         Some(group) => match misfit(group) {
             Some(info) => refused(format!(
-                "--block-size {group}: {} has {} columns, which are no whole groups: give {}",
+                "--group-size {group}: {} has {} columns, which are no whole groups: give {}",
                 info.id,
                 info.cols,
-                best_group(matrices).map_or("a --tensor-type of floats for it".to_owned(), |n| n.to_string()),
+                best_group(&matrices).map_or("a --tensor-type of floats for it".to_owned(), |n| n.to_string()),
             )),
             None => Ok(group),
         },
         // What even the smallest does not divide stays as it is. MLX has kernels for all sizes, and takes 64 itself.
         None => {
-            let best = best_group(matrices).unwrap_or(GroupType::GROUPS[0]);
+            let best = best_group(&matrices).unwrap_or(GroupType::GROUPS[0]);
             Ok(if recipe.scheme.is_mlx() { best.min(64) } else { best })
         }
     }

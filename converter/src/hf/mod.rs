@@ -24,6 +24,8 @@ mod shards;
 mod stored;
 mod writer;
 
+pub use companions::COMPANIONS;
+pub(crate) use companions::check_companions;
 pub(crate) use groups::{check_groups, plan_of_groups};
 pub(crate) use layout::{
     bytes_beside_groups, bytes_described, check_model, directory_bytes, names_of_groups,

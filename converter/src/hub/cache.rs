@@ -68,6 +68,10 @@ impl RepoCache {
         }
         let path = self.dir.join("refs").join(revision);
         let mut text = String::new();
+        // A pipe would block.
+        if fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
+            return Err(HubError::io(&path, "read", io::Error::other("it is no regular file")));
+        }
         match File::open(&path).and_then(|file| file.take(100).read_to_string(&mut text)) {
             Ok(_) => Ok(Some(text.trim().to_owned()).filter(|commit| is_commit(commit))),
             Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),

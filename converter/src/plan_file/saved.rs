@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
 
+use qsf_format::printable::quote;
 use qsf_format::{CodeTables, FormatError, JsonLimits, PartialFile, QuantType, SourceFile, from_json};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::file_hash::sha256;
@@ -25,6 +26,9 @@ use crate::sections::TOOL;
 
 /// The first was one of types alone.
 const VERSION: u32 = 2;
+
+/// Most characters of what a type is called in names of files.
+const MOST_NAMED: usize = 64;
 
 /// All that makes a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -140,7 +144,15 @@ impl SavedPlan {
             };
             if version == VERSION { refused(error) } else { refused(other_version(version)) }
         })?;
-        if plan.version == VERSION { Ok(plan) } else { Err(refused(other_version(plan.version))) }
+        if plan.version != VERSION {
+            return Err(refused(other_version(plan.version)));
+        }
+        if !is_part_of_a_name(&plan.named) {
+            let expected = format!("a name of at most {MOST_NAMED} letters, digits and marks of _ . -");
+            let found = quote(&plan.named);
+            return Err(RuntimeError::bad_input(path, "\"named\"", expected, found).into());
+        }
+        Ok(plan)
     }
 
     /// Whether a plan may be written to `path`: said before the work.
@@ -153,6 +165,12 @@ impl SavedPlan {
         }
         Ok(())
     }
+}
+
+/// Whether what a type is called can stand in the name of a file, and leads nowhere: who writes a plan may be a stranger.
+fn is_part_of_a_name(named: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b);
+    (1..=MOST_NAMED).contains(&named.len()) && !named.starts_with('.') && named.bytes().all(plain)
 }
 
 /// What all plans have in common.

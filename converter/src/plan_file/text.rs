@@ -62,6 +62,32 @@ pub struct Texts<'a> {
 }
 
 impl Texts<'_> {
+    /// Refuses texts and statistics for which the plan has no place: a plan that took no notice of them would make another file than
+    /// was asked for.
+    ///
+    /// # Errors
+    /// With the option, and what the plan was made by.
+    pub(super) fn all_used<'a>(
+        &self,
+        saved: impl IntoIterator<Item = &'a SavedText>,
+        stats_in: &[PathBuf],
+    ) -> Result<()> {
+        let plan = self.plan.display();
+        let made_by = saved.into_iter().fold("no text", |made_by, text| match text.files.is_empty() {
+            true if made_by == "no text" => "the built-in text",
+            true => made_by,
+            false => "a text",
+        });
+        let problem = if !self.calibration.is_empty() && made_by != "a text" {
+            format!("{plan} was made by {made_by}: leave out --calibration, or make another plan")
+        } else if !self.stats_in.is_empty() && stats_in.is_empty() {
+            format!("{plan} was made without statistics: leave out --stats-in, or make another plan")
+        } else {
+            return Ok(());
+        };
+        Err(RuntimeError::Request(problem).into())
+    }
+
     /// The text that a plan was made by.
     pub(super) fn calibration(&self, source: &dyn WeightSource, saved: &SavedText) -> Result<Calibration> {
         let files = match (saved.files.is_empty(), self.calibration) {

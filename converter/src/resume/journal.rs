@@ -5,10 +5,12 @@
 //! cut off. Only the process that holds the lock of `OUT.qsf.partial` touches the journal.
 
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use qsf_format::{Links, open_side_file};
 
 use super::fingerprint::{FINGERPRINT_BYTES, Fingerprint};
 use super::stream_checkpoint::StreamCheckpoint;
@@ -83,7 +85,7 @@ impl Journal {
     /// The journal of output `out`: what an earlier run with the same fingerprint left, or a new one.
     ///
     /// # Errors
-    /// When it cannot be read or written, or is of another conversion and `discard` is off.
+    /// When it cannot be read or written, is of another conversion and `discard` is off, or is no journal at all.
     pub fn open(out: &Path, fingerprint: &Fingerprint, discard: bool) -> Result<Journal> {
         Journal::open_as(out, fingerprint, discard, Survives::Crashes)
     }
@@ -91,7 +93,7 @@ impl Journal {
     /// Opens a journal whose records survive what is said.
     ///
     /// # Errors
-    /// When it cannot be read or written, or is of another conversion and `discard` is off.
+    /// As [`Journal::open`].
     pub fn open_as(
         out: &Path,
         fingerprint: &Fingerprint,
@@ -99,16 +101,18 @@ impl Journal {
         survives: Survives,
     ) -> Result<Journal> {
         let path = journal_path(out);
-        let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-        let file = opened.map_err(|e| ConvertError::io(&path, "open", e))?;
-        let is_ours = read_header(&file, fingerprint).map_err(|e| ConvertError::io(&path, "read", e))?;
-        if is_ours == Some(false) && !discard {
-            return Err(ConvertError::OtherJournal { path });
+        let file = open_side_file(&path, Links::Refused)?;
+        let header = read_header(&file, fingerprint).map_err(|e| ConvertError::io(&path, "read", e))?;
+        match header {
+            // Whoever asks for a conversion anew does not mean files of other programs.
+            Header::Foreign => return Err(ConvertError::NotAJournal { path }),
+            Header::Other if !discard => return Err(ConvertError::OtherJournal { path }),
+            _ => {}
         }
         let streams = StreamCheckpoint::new(out, *fingerprint);
         let (records, synced) = (HashMap::new(), Instant::now());
         let mut journal = Journal { path: path.clone(), file, records, end: 0, survives, synced, streams };
-        if is_ours == Some(true) {
+        if header == Header::Ours {
             journal.scan().map_err(|e| ConvertError::io(&path, "read", e))?;
         } else {
             journal.begin(fingerprint).map_err(|e| ConvertError::io(&path, "write", e))?;
@@ -249,15 +253,29 @@ impl Records for Journal {
     }
 }
 
-/// `None`: there is no header, or only a part of one, which is what a process leaves that was killed as it began: nothing is lost.
-/// Else whether it is of this conversion.
-fn read_header(file: &File, fingerprint: &Fingerprint) -> io::Result<Option<bool>> {
+/// What a file in the place of a journal begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Header {
+    /// Nothing, or a part of a header, which is what a process leaves that was killed as it began: nothing is lost.
+    None,
+    /// The header of this conversion.
+    Ours,
+    /// That of another one.
+    Other,
+    /// Something else.
+    Foreign,
+}
+
+fn read_header(file: &File, fingerprint: &Fingerprint) -> io::Result<Header> {
     let mut header = Vec::new();
     file.take(HEADER_BYTES).read_to_end(&mut header)?;
-    if header.len() < HEADER_BYTES as usize && (MAGIC.starts_with(&header) || header.starts_with(MAGIC)) {
-        return Ok(None);
-    }
-    Ok(Some(header.strip_prefix(MAGIC).is_some_and(|found| found == fingerprint)))
+    Ok(match header.strip_prefix(MAGIC) {
+        None if MAGIC.starts_with(&header) => Header::None,
+        None => Header::Foreign,
+        Some(found) if found.len() < FINGERPRINT_BYTES => Header::None,
+        Some(found) if found == fingerprint => Header::Ours,
+        Some(_) => Header::Other,
+    })
 }
 
 impl Drop for Journal {
@@ -338,10 +356,48 @@ mod tests {
         assert!(error.to_string().contains("model.qsf.journal"), "{error}");
         assert!(Journal::open(&out, &[1; 32], false).unwrap().has("a"), "the refusal changed nothing");
         assert!(!Journal::open(&out, &[2; 32], true).unwrap().has("a"));
-        Journal::open(&out, &[2; 32], true).unwrap().put("c", b"d").unwrap();
-        fs::write(journal_path(&out), b"something else").unwrap();
-        assert!(Journal::open(&out, &[2; 32], false).is_err());
         Journal::open(&out, &[2; 32], true).unwrap().remove();
         assert!(!journal_path(&out).exists());
+    }
+
+    #[test]
+    fn a_file_of_somebody_else_in_its_place_is_never_discarded() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("model.qsf");
+        for own in [&b"my own journal"[..], b"QSFJRNL", b"QSFJRNL2 of a later version"] {
+            fs::write(journal_path(&out), own).unwrap();
+            let is_a_beginning = MAGIC.starts_with(own);
+            for discard in [false, true] {
+                match Journal::open(&out, &[2; 32], discard) {
+                    Err(error) => {
+                        assert!(matches!(error, ConvertError::NotAJournal { .. }), "{error}");
+                        assert!(error.to_string().contains("model.qsf.journal"), "{error}");
+                        assert_eq!(error.failure().exit_code(), 2);
+                        assert_eq!(fs::read(journal_path(&out)).unwrap(), own);
+                    }
+                    Ok(_) => assert!(is_a_beginning, "{own:?}"),
+                }
+            }
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_in_its_place_is_not_followed() {
+        use std::os::unix::fs::symlink;
+
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("model.qsf");
+        fs::write(dir.path().join("thesis"), "years of work").unwrap();
+        for target in ["thesis", "nowhere"] {
+            symlink(target, journal_path(&out)).unwrap();
+            for discard in [false, true] {
+                let error = Journal::open(&out, &[2; 32], discard).map(drop).unwrap_err();
+                assert!(error.to_string().contains("model.qsf.journal: this is a link"), "{error}");
+            }
+            fs::remove_file(journal_path(&out)).unwrap();
+        }
+        assert_eq!(fs::read_to_string(dir.path().join("thesis")).unwrap(), "years of work");
+        assert!(!dir.path().join("nowhere").exists());
     }
 }

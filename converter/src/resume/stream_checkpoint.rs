@@ -6,9 +6,11 @@
 //! with the file, nothing is lost but time.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use qsf_format::{Failure, Links, open_side_file, read_side_file};
 
 use super::fingerprint::{FINGERPRINT_BYTES, Fingerprint};
 use crate::error::{ConvertError, Result};
@@ -49,10 +51,9 @@ impl StreamCheckpoint {
         }
         let started = Instant::now();
         let partial = self.partial();
-        match self.write(&partial, layer, streams).and_then(|()| fs::rename(&partial, &self.path)) {
-            Ok(()) => {}
-            Err(e) if e.kind() == io::ErrorKind::StorageFull => self.remove(),
-            Err(e) => return Err(ConvertError::io(&partial, "write", e)),
+        match self.write(&partial, layer, streams) {
+            Err(error) if error.failure() == Failure::OutOfSpace => self.remove(),
+            written => written?,
         }
         self.last = Some((Instant::now(), started.elapsed()));
         Ok(())
@@ -68,7 +69,7 @@ impl StreamCheckpoint {
         }
         let size = HEADER_BYTES as u64 + 8 * values as u64 + 4;
         // Read twice, so that nothing is touched before all of it is known to be whole.
-        let file = File::open(&self.path).ok()?;
+        let file = read_side_file(&self.path, Links::Refused).ok()?;
         if file.metadata().ok()?.len() != size {
             return None;
         }
@@ -91,7 +92,7 @@ impl StreamCheckpoint {
         if sum.finalize() != u32::from_le_bytes(stored) {
             return None;
         }
-        let mut reader = BufReader::with_capacity(1 << 20, File::open(&self.path).ok()?);
+        reader.rewind().ok()?;
         reader.read_exact(&mut header).ok()?;
         for stream in [full, quantized] {
             for values in stream.chunks_mut(PIECE) {
@@ -134,8 +135,17 @@ impl StreamCheckpoint {
         (header[..] == self.header(layer, values)).then_some(layer)
     }
 
-    fn write(&self, path: &Path, layer: u32, streams: [&[f32]; 2]) -> io::Result<()> {
-        let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    /// Writes `partial`, and gives it its name.
+    fn write(&self, partial: &Path, layer: u32, streams: [&[f32]; 2]) -> Result<()> {
+        let file = open_side_file(partial, Links::Refused)?;
+        let written = file.set_len(0).and_then(|()| self.write_to(file, layer, streams));
+        written
+            .and_then(|()| fs::rename(partial, &self.path))
+            .map_err(|e| ConvertError::io(partial, "write", e))
+    }
+
+    fn write_to(&self, file: File, layer: u32, streams: [&[f32]; 2]) -> io::Result<()> {
+        let mut file = BufWriter::with_capacity(1 << 20, file);
         let header = self.header(layer, streams[0].len());
         let mut sum = crc32fast::Hasher::new();
         sum.update(&header);
@@ -161,7 +171,8 @@ fn is_foreign(path: &Path) -> bool {
         Ok(found) if found.len() == 0 => false,
         Ok(_) => {
             let mut magic = [0; MAGIC.len()];
-            File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_err() || magic != *MAGIC
+            let read = |mut file: File| file.read_exact(&mut magic).is_ok();
+            !read_side_file(path, Links::Refused).is_ok_and(read) || magic != *MAGIC
         }
     }
 }
@@ -220,5 +231,24 @@ mod tests {
         checkpoint.keep(4, [&values, quantized]).unwrap();
         checkpoint.remove();
         assert_eq!(fs::read(&path).unwrap(), b"my own streams");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_in_its_place_is_neither_read_nor_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut checkpoint = StreamCheckpoint::new(&dir.path().join("model.qsf"), [7; FINGERPRINT_BYTES]);
+        let values = [1.5f32, 2.5];
+        checkpoint.keep(3, [&values, &values]).unwrap();
+        fs::rename(&checkpoint.path, dir.path().join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", &checkpoint.path).unwrap();
+        let whole = fs::read(&checkpoint.path).unwrap();
+        let mut found = [[0.0f32; 2]; 2];
+        let [full, quantized] = &mut found;
+        assert_eq!(checkpoint.restore([full, quantized], |_| true), None);
+        checkpoint.last = None;
+        checkpoint.keep(4, [&values, &values]).unwrap();
+        checkpoint.remove();
+        assert!(checkpoint.path.is_symlink() && fs::read(dir.path().join("elsewhere")).unwrap() == whole);
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn title(files: &[FileFacts]) -> String {
     let models = models(files);
     let names: Vec<&str> = models.iter().map(|model| model.name.as_str()).collect();
     match &names[..] {
-        names if names.iter().any(|name| name.is_empty()) => format!("{} QSF files", files.len()),
+        names if names.iter().any(|name| name.is_empty()) => format!("{} files", files.len()),
         [one] => (*one).to_owned(),
         [first @ .., last] if names.len() <= NAMED => format!("{} and {last}", first.join(", ")),
         names => format!("{} models", names.len()),

@@ -4,12 +4,14 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::decoder::{KvOptions, MatrixTime, Profile, Section};
+use crate::decoder::{KvOptions, MatrixTime, Profile, Section, StateBytes};
 use crate::error::{Result, RuntimeError};
+use crate::memory;
 use crate::progress::Progress;
 use crate::runner::{Runner, Sequence};
 use crate::sample::{Sampler, SamplerOptions};
 use qsf_cpu::{KvTypes, zeros};
+use qsf_format::ModelConfig;
 
 /// What is done with the tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -190,8 +192,12 @@ pub fn speed<R: Runner>(
     // Every repetition goes back to the same position.
     let kv = KvOptions { types: kv, whole: true, keep: None };
     let context = test.depth.saturating_add(test.tokens);
-    let state = runner.states(test.sequences, context, step.max(test.sequences), kv)?;
     let vocab = runner.config().vocab;
+    if test.sequences > 1 {
+        let bytes = bytes_of_sequences(runner.config(), test.sequences, context, kv);
+        memory::ask(bytes, || format!("{} sequences of {context} tokens", test.sequences))?;
+    }
+    let state = runner.states(test.sequences, context, step.max(test.sequences), kv)?;
     // Spread over the vocabulary, the same in every run.
     let token = |i: usize| (i as u32).wrapping_mul(2_654_435_761) % vocab;
     let tokens: Vec<u32> = (0..test.depth.max(test.tokens)).map(token).collect();
@@ -201,6 +207,15 @@ pub fn speed<R: Runner>(
     let result = run.measure(repetitions, explain, progress);
     progress.end();
     result
+}
+
+/// What all of them come to take, one token of each in a step: keys and values are taken as tokens come, so nothing else would say
+/// before the memory is gone that it will not do.
+fn bytes_of_sequences(config: &ModelConfig, sequences: usize, context: usize, kv: KvOptions) -> u64 {
+    let StateBytes { kv, activations, tables } = StateBytes::of(config, context, sequences, kv);
+    let logits = (sequences as u64).saturating_mul(u64::from(config.vocab)).saturating_mul(4);
+    let kept = kv.saturating_mul(sequences as u64).saturating_add(activations);
+    kept.saturating_add(tables).saturating_add(logits)
 }
 
 /// A test under way.

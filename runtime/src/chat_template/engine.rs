@@ -1,5 +1,6 @@
 //! Reads and renders a template with minijinja, as `apply_chat_template` of transformers does it: blocks are trimmed, `tojson`
-//! leaves characters as they are, Python's methods of strings and maps are there, and `{% generation %}` means nothing.
+//! leaves characters as they are, Python's methods of strings, lists and maps are there, tests and filters are those of Jinja2,
+//! and `{% generation %}` means nothing.
 //!
 //! Steps and text have limits here, and panics of the library become refusals. Memory, time inside of a step and the stack are
 //! the affair of whoever calls.
@@ -11,10 +12,11 @@ use minijinja::value::Value;
 use minijinja::{Environment, Error, ErrorKind};
 use qsf_format::printable::message as printable;
 
-use super::functions::{strftime_now, to_json};
+use super::functions::{strftime, to_json};
 use super::message::Input;
 use super::nesting::check_nesting;
 use super::refusal::{FITTING, JINJA, Refusal};
+use super::{jinja2, methods};
 use crate::guard::catch_library_panic;
 
 /// Steps of a template: a conversation of ten thousand messages takes some millions.
@@ -46,14 +48,21 @@ impl Engine {
     /// The text of a conversation.
     pub fn render(&self, input: &Input) -> Result<String, Refusal> {
         let none = Value::from(());
+        let date = input.date;
         let mut context = vec![
             ("messages", value(&input.messages)?),
             ("add_generation_prompt", input.prompt_reply.into()),
             ("tools", input.tools.as_deref().map_or(Ok(none.clone()), value)?),
             ("documents", none),
+            ("strftime_now", Value::from_function(move |format: &str| strftime(date, format))),
         ];
         // A token that the model does not have is undefined, and prints as nothing.
-        let tokens = [("bos_token", &input.bos), ("eos_token", &input.eos)];
+        let tokens = [
+            ("bos_token", &input.bos),
+            ("eos_token", &input.eos),
+            ("unk_token", &input.unk),
+            ("pad_token", &input.pad),
+        ];
         context.extend(tokens.into_iter().filter_map(|(name, text)| Some((name, text.as_deref()?.into()))));
         let context = Value::from_pairs(context);
         let most = most_text(input);
@@ -84,12 +93,12 @@ fn environment() -> Environment<'static> {
     environment.set_syntax(syntax.expect("delimiters that are the default"));
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
     environment.set_fuel(Some(FUEL));
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_unknown_method_callback(methods::call);
+    jinja2::add_to(&mut environment);
     environment.add_filter("tojson", to_json);
     environment.add_function("raise_exception", |reason: &str| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, reason.to_owned()))
     });
-    environment.add_function("strftime_now", |format: &str| strftime_now(format));
     environment
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::date::Date;
 use crate::error::{Result, RuntimeError};
 
 /// A message of a conversation.
@@ -67,6 +68,11 @@ pub(super) struct Input {
     /// The texts of the tokens that begin and end a text, where the model has them.
     pub bos: Option<String>,
     pub eos: Option<String>,
+    /// Those of the tokens for what the vocabulary lacks, and for padding.
+    pub unk: Option<String>,
+    pub pad: Option<String>,
+    /// The day that it is.
+    pub date: Date,
 }
 
 impl Input {

@@ -1,6 +1,7 @@
 //! The chat template of a model: Jinja that makes a text of a conversation.
 //!
-//! The same conversation gives the same text at any time: the date that a template asks for is fixed (`strftime_now`).
+//! The same conversation gives the same text at any time: the date that a template asks for (`strftime_now`) is fixed, unless
+//! a program says which it is.
 //!
 //! A template is a program of a stranger. It has no way out of its own text. Programs have it run in a process of its own, which
 //! ends where it takes too much memory, time or stack ([`set_renderer`]). Without one it runs on a thread of this process:
@@ -10,15 +11,20 @@
 //! |---|---|
 //! | `message`, `refusal` | what is rendered, and why it is not |
 //! | `engine`, `functions` | reads and renders with the library; what transformers gives to templates |
+//! | `jinja2`, `methods` | what Jinja2 and Python do otherwise than the library |
+//! | `date` | the date that templates ask for |
 //! | `nesting` | how deeply a template is nested, before the library reads it |
 //! | `limits` | memory, time and stack |
 //! | `process`, `serve`, `protocol` | the process that renders, from outside, from inside, and the talk with it |
 //! | `renderer` | whether there is such a process |
 
+mod date;
 mod engine;
 mod functions;
+mod jinja2;
 mod limits;
 mod message;
+mod methods;
 mod nesting;
 mod process;
 mod protocol;
@@ -29,6 +35,7 @@ mod serve;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+pub use self::date::{Date, DateError};
 pub use self::message::{Message, RawMessages};
 pub use self::renderer::set_renderer;
 pub use self::serve::serve_renderer;
@@ -53,6 +60,9 @@ pub struct ChatTemplate {
     path: PathBuf,
     bos: Option<String>,
     eos: Option<String>,
+    unk: Option<String>,
+    pad: Option<String>,
+    date: Date,
 }
 
 impl ChatTemplate {
@@ -69,7 +79,14 @@ impl ChatTemplate {
         let config = source.config();
         let name = |id: Option<u32>| id.and_then(|id| tokenizer.token_text(id));
         let (bos, eos) = (name(config.bos.or(tokenizer.bos())), name(config.stop_tokens.first().copied()));
-        ChatTemplate::new(text, source.path(), bos, eos)
+        let template = ChatTemplate::new(text, source.path(), bos, eos)?;
+        Ok(ChatTemplate { unk: tokenizer.unk(), pad: name(config.pad), ..template })
+    }
+
+    /// The same on another day than [`Date::FIXED`].
+    #[must_use]
+    pub fn on(self, date: Date) -> ChatTemplate {
+        ChatTemplate { date, ..self }
     }
 
     /// Reads a template; `path` is where it came from, for messages. `bos` and `eos` are the texts of the tokens that begin and
@@ -94,7 +111,9 @@ impl ChatTemplate {
         }
         let text = std::str::from_utf8(text).map_err(|e| refuse("UTF-8", e.to_string()))?;
         let renderer = Renderer::new(text).map_err(|failed| error(path, failed))?;
-        Ok(ChatTemplate { renderer: Mutex::new(renderer), path: path.to_owned(), bos, eos })
+        let renderer = Mutex::new(renderer);
+        let path = path.to_owned();
+        Ok(ChatTemplate { renderer, path, bos, eos, unk: None, pad: None, date: Date::FIXED })
     }
 
     /// The text of a conversation; with `prompt_reply` up to where the assistant's next message begins.
@@ -121,7 +140,8 @@ impl ChatTemplate {
 
     fn render_input(&self, messages: String, tools: Option<String>, prompt_reply: bool) -> Result<String> {
         let (bos, eos) = (self.bos.clone(), self.eos.clone());
-        let input = Input { messages, tools, prompt_reply, bos, eos };
+        let (unk, pad, date) = (self.unk.clone(), self.pad.clone(), self.date);
+        let input = Input { messages, tools, prompt_reply, bos, eos, unk, pad, date };
         let mut renderer = self.renderer.lock().unwrap_or_else(PoisonError::into_inner);
         renderer.render(input).map_err(|failed| error(&self.path, failed))
     }

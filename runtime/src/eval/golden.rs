@@ -9,11 +9,14 @@ use super::perplexity::check_tokens;
 use super::row::{argmax, nll};
 use crate::error::{Result, RuntimeError};
 use crate::generate::PROMPT_BATCH;
+use crate::mapped::map_file;
 use crate::runner::{Runner, Sequence};
 use qsf_cpu::KvTypes;
 
 /// Length of the prompt whose greedy continuation is expected.
 const GREEDY_PROMPT: usize = 20;
+/// Longest header: that of the four tensors has some hundred bytes.
+const MOST_HEADER_BYTES: u64 = 1 << 20;
 
 /// What another implementation computed.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,9 +48,15 @@ impl GoldenExpectation {
     /// Reads `input_ids`, `logits_last8`, `nll` and `greedy_prompt20` from a safetensors file.
     ///
     /// # Errors
-    /// When the file or one of the tensors is missing or of another type.
+    /// When it is no regular file, or one of the tensors is missing or of another type.
     pub fn read(path: &Path) -> Result<GoldenExpectation> {
-        let bytes = std::fs::read(path).map_err(|e| RuntimeError::io(path, "read", e))?;
+        let bytes = map_file(path)?;
+        // The library keeps a tree of the whole header, which has many times its size.
+        let length = bytes.first_chunk().map(|length| u64::from_le_bytes(*length));
+        if let Some(length) = length.filter(|length| *length > MOST_HEADER_BYTES) {
+            let expected = format!("a length of at most {MOST_HEADER_BYTES}");
+            return Err(RuntimeError::bad_input(path, "safetensors header", expected, length));
+        }
         let file = SafeTensors::deserialize(&bytes)
             .map_err(|e| RuntimeError::bad_input(path, "safetensors header", "a sound file", e))?;
         let words = |name: &str, dtype: Dtype| -> Result<Vec<[u8; 4]>> {

@@ -59,8 +59,14 @@ impl EvaluationPart {
     pub fn open(path: &Path) -> Result<EvaluationPart> {
         let file = File::open(path).map_err(|e| RuntimeError::io(path, "open", e))?;
         let mut bytes = Vec::new();
-        let read = file.take(MAX_BYTES + 1).read_to_end(&mut bytes);
-        read.map_err(|e| RuntimeError::io(path, "read", e))?;
+        let mut read = |most: u64| {
+            let read = (&file).take(most).read_to_end(&mut bytes);
+            read.map(|_| bytes == MAGIC.as_bytes()).map_err(|e| RuntimeError::io(path, "read", e))
+        };
+        // What is no part may have no end.
+        if read(MAGIC.len() as u64)? {
+            read(MAX_BYTES)?;
+        }
         if bytes.len() as u64 > MAX_BYTES {
             let expected = format!("at most {MAX_BYTES} bytes");
             return Err(RuntimeError::bad_input(path, "the size of the file", expected, "more"));

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value};
 
 pub use super::flat_json::FlatJson;
+use super::links;
 use crate::content::lfs_pointer;
 use crate::error::{Result, RuntimeError};
 use qsf_format::printable::message;
@@ -21,11 +22,12 @@ pub const MAX_TOKENIZER_BYTES: u64 = qsf_format::MAX_SECTION_BYTES as u64;
 /// client keeps snapshots as links into a folder of blobs.
 ///
 /// # Errors
-/// When something else has that name. A pipe or a device would block, or never end, when read.
+/// When something else has that name: a pipe or a device would block, or never end, when read. When it is a link that leads out of
+/// the directory; weights and configurations may lie elsewhere, unless files are those of strangers.
 pub fn find(dir: &Path, name: &str) -> Result<Option<PathBuf>> {
     let path = dir.join(name);
     match fs::metadata(&path) {
-        Ok(found) if found.is_file() => Ok(Some(path)),
+        Ok(found) if found.is_file() => links::check(dir, name, &path).map(|()| Some(path)),
         Ok(found) => {
             let kind = if found.is_dir() { "a directory" } else { "a special file" };
             Err(RuntimeError::bad_input(&path, "the path", "a regular file", kind))

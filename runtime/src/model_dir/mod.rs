@@ -3,5 +3,6 @@
 mod fields;
 pub mod files;
 mod flat_json;
+mod links;
 
 pub use fields::{Fields, describe};

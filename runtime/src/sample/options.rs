@@ -53,6 +53,12 @@ impl SamplerOptions {
         Ok(SamplerOptions { penalties, ..self })
     }
 
+    /// The same with another seed.
+    #[must_use]
+    pub fn with_seed(self, seed: u64) -> SamplerOptions {
+        SamplerOptions { seed, ..self }
+    }
+
     /// Always the likeliest token.
     pub const fn greedy() -> SamplerOptions {
         SamplerOptions {

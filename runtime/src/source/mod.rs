@@ -32,6 +32,7 @@ mod text_tokens;
 mod transpose;
 mod weight_source;
 
+pub use crate::model_dir::files::find as file_of_directory;
 pub use crate::tensor::{ForeignRows, ForeignType, NativeRows, StoredType, Tensor, TensorBytes};
 pub use arrangement::{RowOrder, SHARDS};
 pub(crate) use found::Found;

@@ -147,6 +147,16 @@ fn the_report_of_a_bench_has_the_fields_that_the_documentation_promises() {
     }
     let call = program("qsf-run").arg(&model).args("--bench --sequences 2 --ram-budget 100MB");
     assert!(call.run().stderr.contains("--sequences"), "a budget has no room for several sequences");
+    let many = program("qsf-run").arg(&model).args("--bench --sequences 1,10000000");
+    refused("ten million sequences", dir.path(), many, 2, &["--sequences", "10000000", "4096"]);
+    // Fewer can be too many for the memory, which is found before it is taken.
+    #[cfg(target_os = "linux")]
+    {
+        let many =
+            program("qsf-run").arg(&model).args("--bench --pp 0 --tg 8 -d 400 -r 1 -t 1 --sequences 4096");
+        let many = many.through_shell("ulimit -v 1500000; exec \"$@\"");
+        refused("memory", dir.path(), many, 5, &["4096 sequences of 408 tokens"]);
+    }
     // The older way to ask for it.
     let report = program("qsf-run").arg(&model).args("--bench --pp 16 --tg 0 -r 1 --json").run().json();
     assert_eq!(report["rows"].as_array().unwrap().len(), 1, "0 tokens are not measured");

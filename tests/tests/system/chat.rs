@@ -68,6 +68,87 @@ fn a_calibration_text_of_conversations_goes_through_the_models_template_on_reque
 }
 
 #[test]
+fn a_template_gets_the_tools_and_calls_of_a_calibration_text() {
+    const WITH_TOOLS: &str = "{%- if tools %}{{ 'TOOLS: ' + (tools | tojson) + '\\n' }}{% endif %}
+        {%- for m in messages %}
+            {{- m.role.upper() + ': ' }}
+            {%- if m.content is not none %}{{ m.content }}{% endif %}
+            {%- for call in m.tool_calls or [] %}{{ call.name + ' ' + (call.arguments | tojson) }}{% endfor %}
+            {{- '\\n' }}
+        {%- endfor %}";
+    const RENDERED: &str = "TOOLS: [{\"name\": \"weather\", \"about\": \"Tells the weather\"}]\nUSER: Does it rain?\n\
+                            ASSISTANT: weather {\"place\": \"Oslo\", \"day\": 2}\nTOOL: yes\n";
+    let dir = tempfile::tempdir().unwrap();
+    let model = chat_model(dir.path());
+    fs::write(model.join("chat_template.jinja"), WITH_TOOLS).unwrap();
+    let messages = r#"[{"role": "user", "content": "Does it rain?"}, {"role": "assistant", "content": null, "tool_calls":
+        [{"name": "weather", "arguments": {"place": "Oslo", "day": 2}}]}, {"role": "tool", "content": "yes"}]"#
+        .replace('\n', " ");
+    let tools = r#"[{"name": "weather", "about": "Tells the weather"}]"#;
+    let (with, without) = (dir.path().join("with.jsonl"), dir.path().join("without.jsonl"));
+    fs::write(&with, format!("{{\"messages\": {messages}, \"tools\": {tools}}}\n")).unwrap();
+    fs::write(&without, format!("{{\"messages\": {messages}}}\n")).unwrap();
+    let call = |text: &Path, args: &str| {
+        let output = calibrated(&model, &dir.path().join("out.qsf"), text, args).arg("--force").run();
+        assert_eq!(output.code, 0, "{}", output.stderr);
+        let json: Value = serde_json::from_str(&output.stdout).unwrap();
+        (json["calibration"]["parts"][0]["tokens"].as_u64().unwrap() as usize, output.stderr)
+    };
+    let count = |text: &str| tokens(&model, text).len();
+    let (tokens, notes) = call(&with, "--chat-template");
+    assert_eq!(tokens, count(RENDERED));
+    assert!(!notes.contains("left out"), "{notes}");
+    assert_eq!(call(&without, "--chat-template").0, count(RENDERED.split_once('\n').unwrap().1));
+    let (plain, notes) = call(&with, "");
+    assert!(plain < count(RENDERED), "{plain}");
+    assert!(notes.contains("left out of conversations: tool_calls, tools"), "{notes}");
+}
+
+#[test]
+fn a_template_is_told_the_date_of_today_or_the_one_that_is_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = chat_model(dir.path());
+    fs::write(model.join("chat_template.jinja"), "{{ strftime_now('%d %B %Y') }}").unwrap();
+    let call = |args: &str| program("qsf-run").arg(&model).args("-n 1 --temp 0 -p a").args(args);
+    let ids = |args: &str| call(args).args("--json").run().json()["prompt_token_ids"].clone();
+    assert_eq!(ids("--chat --date 2031-02-03"), json!(tokens(&model, "03 February 2031")));
+    assert_ne!(ids("--chat"), json!(tokens(&model, "26 July 2024")));
+    for (args, part) in [
+        ("--chat --date 2031-02-30", "no day 2031-02-30"),
+        ("--chat --date today", "YYYY-MM-DD"),
+        ("--date 2031-02-03", "--chat"),
+    ] {
+        refused(args, dir.path(), call(args), 2, &[part]);
+    }
+}
+
+#[test]
+fn the_token_that_ends_a_text_by_the_tokenizers_files_ends_an_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let file = dir.path().join("model.qsf");
+    let answer = |model: &Path| {
+        program("qsf-run").arg(model).args("-p Once --temp 0 -n 12 --activations f32 --json").run().json()
+    };
+    let found = answer(&model);
+    assert_eq!(found["stop_reason"], "max_tokens", "{found}");
+    let ids: Vec<u32> = serde_json::from_value(found["token_ids"].clone()).unwrap();
+    let end = (2..ids.len()).find(|&at| !ids[..at].contains(&ids[at])).unwrap();
+    let json = fs::read(model.join("tokenizer.json")).unwrap();
+    let text = Tokenizer::from_json(&json, &model).unwrap().token_text(ids[end]).unwrap();
+    fs::write(model.join("tokenizer_config.json"), json!({ "eos_token": text }).to_string()).unwrap();
+    program("qsf-convert").arg(&model).arg(&file).args("-q f32").run().ok();
+    for path in [&model, &file] {
+        let ended = answer(path);
+        assert_eq!(
+            (&ended["stop_reason"], &ended["tokens"]),
+            (&json!("stop_token"), &json!(end)),
+            "{path:?}"
+        );
+    }
+}
+
+#[test]
 fn what_a_template_cannot_take_is_refused_with_file_and_document() {
     let dir = tempfile::tempdir().unwrap();
     let model = chat_model(dir.path());

@@ -204,8 +204,8 @@ fn what_is_there_is_kept_and_what_fails_leaves_nothing() {
     fs::create_dir(&out).unwrap();
     fs::write(out.join("notes.odt"), "mine").unwrap();
     for args in ["--to hf", "--to hf --force"] {
-        let refused = convert(&model, &out, args).run();
-        assert_eq!(refused.code, 2, "{}", refused.stderr);
+        let forced = convert(&model, &out, args).run();
+        assert_eq!(forced.code, 2, "{}", forced.stderr);
         assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
     }
     fs::remove_file(out.join("notes.odt")).unwrap();
@@ -213,6 +213,13 @@ fn what_is_there_is_kept_and_what_fails_leaves_nothing() {
     assert_eq!(convert(&model, &out, "--to hf").run().code, 2);
     convert(&model, &out, "--to hf --force --dtype bf16").run().ok();
     assert_eq!(json_of(&out.join("config.json"))["dtype"], "bfloat16");
+    // A folder of notes is no model, though its files end like those of one.
+    let docs = dir.path().join("docs");
+    fs::create_dir(&docs).unwrap();
+    for name in ["README.md", "notes.txt", "package.json"] {
+        fs::write(docs.join(name), "mine").unwrap();
+    }
+    refused("notes", dir.path(), convert(&model, &docs, "--to hf --force"), 2, &["docs", "config.json"]);
     // The directory that is read is never the one that is written.
     let own = convert(&model, &model, "--to hf --force").run();
     assert!(own.code == 2 && model.join("model.safetensors").is_file(), "{}", own.stderr);

@@ -44,6 +44,7 @@ mod long_texts;
 mod min_cosine;
 mod mutations;
 mod outliers;
+mod own_files;
 mod parts;
 mod plans;
 mod saved_bases;
@@ -83,6 +84,8 @@ mod hostile_templates;
 mod interrupts;
 #[cfg(target_os = "linux")]
 mod memory;
+#[cfg(unix)]
+mod side_files;
 #[cfg(target_os = "linux")]
 mod signals;
 #[cfg(target_os = "linux")]

@@ -73,6 +73,9 @@ fn a_plan_whose_parts_are_missing_or_changed_says_which_and_makes_nothing() {
         ("\"version\": 2", "\"version\": 1", 3, "version 1"),
         ("\"layer 1 attn_q\"", "\"layer 7 attn_q\"", 3, "layer 7 attn_q"),
         ("\"effort\": \"normal\"", "\"effort\": \"huge\"", 3, "effort 'huge'"),
+        // It stands in the name of a file that nobody has named.
+        ("\"named\": \"n3\"", "\"named\": \"/../../../tmp/x\"", 3, "\"named\": expected a name"),
+        ("\"named\": \"n3\"", "\"named\": \".bashrc\"", 3, "\"named\": expected a name"),
     ] {
         assert!(written.contains(from), "{from}");
         fs::write(&plan, written.replacen(from, to, 1)).unwrap();

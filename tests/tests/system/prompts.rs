@@ -49,10 +49,12 @@ impl Place {
         self.call(&self.model, &format!("--prompts prompts.jsonl -t 2 {args}")).run()
     }
 
-    /// What a call of its own makes of each prompt.
-    fn alone(&self, model: &Path, args: &str) -> Vec<Value> {
-        let call = |prompt: &str| self.call(model, &format!("-t 2 --json {args} -p")).arg(prompt);
-        PROMPTS.iter().map(|prompt| call(prompt).run().json()).collect()
+    /// What a call of its own makes of each prompt, with the seed that its line draws with.
+    fn alone(&self, model: &Path, args: &str, seed: usize) -> Vec<Value> {
+        let call = |(line, prompt): (usize, &&str)| {
+            self.call(model, &format!("-t 2 -q --json {args} --seed {} -p", seed + line)).arg(prompt)
+        };
+        PROMPTS.iter().enumerate().map(|prompt| call(prompt).run().json()).collect()
     }
 }
 
@@ -66,7 +68,7 @@ fn assert_the_same(together: &[Value], alone: &[Value]) {
     for (place, (one, other)) in together.iter().zip(alone).enumerate() {
         assert_eq!(one["prompt"], PROMPTS[place]);
         assert_eq!(one["line"], place + 1);
-        for member in ["text", "tokens", "prompt_tokens", "stop_reason"] {
+        for member in ["text", "tokens", "prompt_tokens", "stop_reason", "seed"] {
             assert_eq!(one[member], other[member], "{member} of {}", PROMPTS[place]);
         }
     }
@@ -79,14 +81,14 @@ fn each_prompt_gets_the_text_that_it_gets_alone() {
     for (model, args) in [
         (&place.model, "-n 20 --temp 0 --activations f32"),
         (&source, "-n 20 --temp 0"),
-        (&place.model, "-n 20 --temp 0.9 --seed 4 --repeat-penalty 1.2"),
+        (&place.model, "-n 20 --temp 0.9 --repeat-penalty 1.2"),
         (&place.model, "-n 40 --temp 0 --stop . --kv-type 8bit"),
         (&place.model, "-n 60 --temp 0 --ignore-eos --kv-window 24"),
         (&place.model, "-n 9 --temp 0 --ram-budget 60"),
     ] {
-        let alone = place.alone(model, args);
+        let alone = place.alone(model, args, 4);
         for sequences in [1, 3, 64] {
-            let args = format!("--prompts prompts.jsonl -t 2 --sequences {sequences} {args}");
+            let args = format!("--prompts prompts.jsonl -t 2 --seed 4 --sequences {sequences} {args}");
             let output = place.call(model, &args).run();
             assert_eq!(output.code, 0, "{args}: {}", output.stderr);
             assert_the_same(&results(&output.stdout), &alone);
@@ -103,8 +105,50 @@ fn prompts_go_through_the_chat_template() {
     );
     let source = place.path("demo-1m");
     let args = "-n 9 --temp 0 --chat --system-prompt short";
-    let together = place.call(&source, &format!("--prompts prompts.jsonl -t 2 {args}")).run().ok();
-    assert_the_same(&results(&together.stdout), &place.alone(&source, args));
+    let together =
+        place.call(&source, &format!("--prompts prompts.jsonl -t 2 -q --seed 0 {args}")).run().ok();
+    assert_the_same(&results(&together.stdout), &place.alone(&source, args, 0));
+}
+
+#[test]
+fn equal_prompts_draw_with_seeds_of_their_own() {
+    let place = Place::new();
+    let line = "{\"prompt\": \"Once upon a time\"}\n";
+    let lines = [&line.repeat(4), "\n", "{\"prompt\": \"Once upon a time\", \"seed\": 5}"].concat();
+    place.write("prompts.jsonl", &lines);
+    let found = results(&place.run("-n 12 --temp 1.5 --seed 9007199254740990").ok().stdout);
+    let seeds: Vec<u64> = found.iter().map(|line| line["seed"].as_u64().unwrap()).collect();
+    assert_eq!(seeds, [(1 << 53) - 2, (1 << 53) - 1, 0, 1, 5]);
+    let texts: std::collections::BTreeSet<&str> =
+        found.iter().map(|line| line["text"].as_str().unwrap()).collect();
+    assert_eq!(texts.len(), 5, "{texts:?}");
+    let alone = place.call(&place.model, "-t 2 --json -n 12 --temp 1.5 --seed 5").arg("-p");
+    assert_eq!(alone.arg("Once upon a time").run().json()["text"], found[4]["text"]);
+    place.write("prompts.jsonl", "{\"prompt\": \"a\", \"seed\": 9007199254740992}");
+    assert_eq!(place.run("-n 1").code, 3);
+}
+
+#[test]
+fn results_of_another_seed_are_not_mixed_with_those_of_a_run() {
+    let place = Place::new();
+    let out = place.path("out.jsonl");
+    let args = |seed: &str| format!("-n 6 --temp 1.2 {seed} --results out.jsonl");
+    place.run(&args("")).ok();
+    let whole = fs::read_to_string(&out).unwrap();
+    let seed = results(&whole)[0]["seed"].as_u64().unwrap();
+    // Without a seed the rest is drawn as the beginning was.
+    let second = whole.match_indices('\n').nth(1).unwrap().0 + 1;
+    for given in [String::new(), "--seed -1".into(), format!("--seed {seed}")] {
+        fs::write(&out, &whole.as_bytes()[..second + 70]).unwrap();
+        place.run(&args(&given)).ok();
+        assert_eq!(fs::read_to_string(&out).unwrap(), whole, "{given}");
+    }
+    let begun = &whole[..second + 70];
+    fs::write(&out, begun).unwrap();
+    let output = place.run(&args("--seed 3"));
+    assert_eq!(output.code, 2, "{}", output.stderr);
+    assert!(output.stderr.contains("line 1 has the seed"), "{}", output.stderr);
+    assert_eq!(fs::read_to_string(&out).unwrap(), begun);
 }
 
 #[test]
@@ -116,7 +160,7 @@ fn a_run_that_was_stopped_goes_on_with_the_same_lines() {
     place.write("prompts.jsonl", &lines.map(|line| format!("{line}\n\n")).collect::<String>());
     let whole = place.run("-n 9 --temp 0.5 --seed 1").ok().stdout;
     let found = results(&whole);
-    assert_eq!((&found[1]["id"], &found[1]["line"], &found[1]["seed"]), (&json!(2), &json!(3), &json!(1)));
+    assert_eq!((&found[1]["id"], &found[1]["line"], &found[1]["seed"]), (&json!(2), &json!(3), &json!(3)));
     let run = || place.run("-n 9 --temp 0.5 --seed 1 --results out.jsonl");
     let out = place.path("out.jsonl");
     let third = whole.match_indices('\n').nth(2).unwrap().0 + 1;
@@ -151,7 +195,7 @@ fn files_of_something_else_stay_as_they_are() {
     fs::write(place.path("out.jsonl"), b"\xff\xfe\x00").unwrap();
     assert_eq!(place.run("--results out.jsonl").code, 3);
     let itself = place.run("-n 3 --results prompts.jsonl");
-    assert_eq!(itself.code, 3, "{}", itself.stderr);
+    assert_eq!(itself.code, 2, "{}", itself.stderr);
     assert_eq!(fs::read_to_string(place.path("prompts.jsonl")).unwrap(), prompts);
 }
 

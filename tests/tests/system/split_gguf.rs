@@ -129,6 +129,7 @@ fn no_file_gets_its_name_before_all_are_whole_and_none_is_replaced_unasked() {
     // What a crash left is cleared.
     fs::create_dir(dir.path().join("m.gguf.partial")).unwrap();
     fs::write(dir.path().join("m.gguf.partial/7.gguf"), "left").unwrap();
+    fs::write(dir.path().join("m.gguf.partial/.lock"), "").unwrap();
     let report = convert(&model, &out, &format!("{args} --json")).run().json();
     let files: Vec<PathBuf> =
         report["files"].as_array().unwrap().iter().map(|file| file.as_str().unwrap().into()).collect();

@@ -2,8 +2,11 @@
 
 use std::fs;
 
+use qsf_format::{QsfFile, SectionTag};
+use qsf_tests::forged::replace_section;
+use qsf_tests::reseal::reseal_stored;
 use qsf_tests::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::batch::Place;
 
@@ -73,4 +76,76 @@ fn limits_are_half_of_what_they_are_otherwise() {
     let run = || program("qsf-run").arg(&model).args("-p Once -n 1 --temp 0");
     run().run().ok();
     refused("9 MiB", dir.path(), run().args("--untrusted"), 3, &["config.json", "at most 8388608"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_model_directory_reads_no_file_of_the_user() {
+    use std::os::unix::fs::symlink;
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let model = demo_model(dir.path());
+    fs::write(path("secret"), "SECRET KEY MATERIAL").unwrap();
+    let to_hf = || program("qsf-convert").arg(&model).arg(path("hf")).args("--to hf");
+    symlink("../secret", model.join("vocab.txt")).unwrap();
+    refused("a vocabulary", dir.path(), to_hf(), 3, &["vocab.txt", "a link to", "secret"]);
+    fs::remove_file(model.join("vocab.txt")).unwrap();
+    symlink(path("secret"), model.join("chat_template.jinja")).unwrap();
+    refused("a template", dir.path(), to_hf(), 3, &["chat_template.jinja", "a link to"]);
+    let to_qsf = program("qsf-convert").arg(&model).arg(path("a.qsf"));
+    refused("a template in a file", dir.path(), to_qsf, 3, &["chat_template.jinja", "a link to"]);
+    fs::remove_file(model.join("chat_template.jinja")).unwrap();
+    // Weights may lie on another disk, if their author is no stranger.
+    fs::rename(model.join("model.safetensors"), path("disk")).unwrap();
+    symlink("../disk", model.join("model.safetensors")).unwrap();
+    let run = || program("qsf-run").arg(&model).args("-p Once -n 1 --temp 0");
+    run().run().ok();
+    refused("weights", dir.path(), run().args("--untrusted"), 3, &["model.safetensors", "a link to"]);
+    // In the hub's cache all files are links.
+    let [blobs, snapshot] = ["blobs", "snapshots/x"].map(|name| path("models--a--b").join(name));
+    fs::create_dir_all(&blobs).unwrap();
+    fs::create_dir_all(&snapshot).unwrap();
+    for entry in fs::read_dir(&model).unwrap() {
+        let name = entry.unwrap().file_name();
+        fs::copy(model.join(&name), blobs.join(&name)).unwrap();
+        symlink(std::path::Path::new("../../blobs").join(&name), snapshot.join(&name)).unwrap();
+    }
+    let cached = || program("qsf-run").arg(path("models--a--b")).args("-p Once -n 1 --temp 0 --untrusted");
+    cached().run().ok();
+    // What says which snapshot is meant says nothing else, and is a file.
+    fs::create_dir(path("models--a--b/refs")).unwrap();
+    let main = path("models--a--b/refs/main");
+    for elsewhere in [model.to_str().unwrap(), "../../demo-1m"] {
+        fs::write(&main, elsewhere).unwrap();
+        refused("another directory", dir.path(), cached(), 3, &["refs/main", elsewhere]);
+    }
+    fs::remove_file(&main).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&main).status().unwrap().success());
+    let waits = cached().run();
+    assert!(waits.code == 3 && waits.stderr.contains("no regular file"), "{}", waits.stderr);
+    fs::remove_file(&main).unwrap();
+    symlink("/dev/zero", &main).unwrap();
+    let endless = cached().run();
+    assert!(endless.code == 3 && endless.stderr.contains("no regular file"), "{}", endless.stderr);
+}
+
+#[test]
+fn a_name_in_a_file_cannot_turn_the_direction_of_reading() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.qsf");
+    program("qsf-convert").arg(small_model(dir.path())).arg(&file).run().ok();
+    let mut bytes = fs::read(&file).unwrap();
+    let meta = QsfFile::open(&file).unwrap().section_bytes(SectionTag::META).unwrap().unwrap();
+    let mut meta: Value = serde_json::from_slice(&meta).unwrap();
+    meta["provenance"]["tool"] = "fsq\u{202e}live".into();
+    replace_section(&mut bytes, b"META", meta.to_string().as_bytes(), 0);
+    reseal_stored(&mut bytes);
+    fs::write(&file, bytes).unwrap();
+    let said = program("qsf-inspect").arg(&file).run().ok().stdout;
+    assert!(said.contains("fsq\\u{202e}live") && !said.contains('\u{202e}'), "{said}");
+    // And in errors.
+    let model = demo_model(dir.path());
+    change_config(&model, "model_type", "lla\u{2066}ma".into());
+    let said = program("qsf-inspect").arg(&model).run().stderr;
+    assert!(!said.contains('\u{2066}'), "{said}");
 }

@@ -217,7 +217,8 @@ fn pad_token(fields: Fields<'_>) -> Result<Option<u32>> {
     }
 }
 
-fn keep_first_of_each(ids: &mut Vec<u32>) {
+/// Leaves out what was there before.
+pub(super) fn keep_first_of_each(ids: &mut Vec<u32>) {
     let mut seen = std::collections::HashSet::new();
     ids.retain(|&id| seen.insert(id));
 }

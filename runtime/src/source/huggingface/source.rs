@@ -6,7 +6,7 @@ use qsf_format::{ModelConfig, TensorId};
 
 use super::architectures::Architecture;
 use super::chat_template::find_chat_template;
-use super::config::ConfigFiles;
+use super::config::{ConfigFiles, keep_first_of_each};
 use super::float8::Float8Store;
 use super::names::{LanguagePart, Names};
 use super::packed::PackedStore;
@@ -19,7 +19,7 @@ use crate::source::mapping::{Form, Mapping, MappingRequest, TensorStore};
 use crate::source::shape::check_complete;
 use crate::source::{TensorInfo, WeightSource};
 use crate::tensor::Tensor;
-use crate::tokenizer::{FoundTokenizer, Tokenizer, check_against, find_tokenizer};
+use crate::tokenizer::{EndTokens, FoundTokenizer, Tokenizer, check_against, find_tokenizer};
 use qsf_format::printable::quote;
 
 /// A model in a directory as hubs hand it out. Weights stay in their files, which are mapped; what is stored in another
@@ -94,6 +94,9 @@ pub fn open_huggingface(dir: &Path) -> Result<HuggingFaceSource> {
     all.extend(generation_config);
     all.extend(weight_files);
     let tokenizer = find_tokenizer(dir)?;
+    if let Some(found) = &tokenizer {
+        add_stop_tokens(&mut config.model, &found.end_tokens);
+    }
     all.extend(tokenizer.iter().flat_map(|found| found.files.iter().cloned()));
     let mut chat_template = None;
     if let Some((text, path)) = find_chat_template(dir)? {
@@ -112,6 +115,18 @@ pub fn open_huggingface(dir: &Path) -> Result<HuggingFaceSource> {
         store,
         mapping,
     })
+}
+
+/// Adds the tokens that end an answer to those of the configuration, which chat models often name in their tokenizer only. The
+/// tokenizer's own goes first: templates write it as `eos_token`. One that the model has no row for is never chosen.
+fn add_stop_tokens(config: &mut ModelConfig, tokens: &EndTokens) {
+    let vocab = config.vocab;
+    let known = |id: &u32| *id < vocab;
+    let mut all: Vec<u32> = tokens.eos.into_iter().filter(known).collect();
+    all.append(&mut config.stop_tokens);
+    all.extend(tokens.known.iter().copied().filter(known));
+    keep_first_of_each(&mut all);
+    config.stop_tokens = all;
 }
 
 /// Says what the directory holds instead, where that can be told.

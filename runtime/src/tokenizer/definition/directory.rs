@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::end_tokens::EndTokens;
 use super::piece_model::Piece;
 use super::sentencepiece::{read_pieces, read_sentencepiece};
 use super::tokenizer_config::TokenizerConfig;
@@ -22,6 +23,8 @@ pub struct FoundTokenizer {
     pub definition: Option<Definition>,
     /// Whether the text was made from the definition.
     pub derived: bool,
+    /// Tokens that end an answer, by what the files say of them.
+    pub end_tokens: EndTokens,
     /// Every file that was read, the main one first.
     pub files: Vec<PathBuf>,
 }
@@ -35,9 +38,18 @@ pub fn find_tokenizer(dir: &Path) -> Result<Option<FoundTokenizer>> {
     let model = files::find(dir, "tokenizer.model")?;
     if let Some(path) = files::find(dir, "tokenizer.json")? {
         let json = files::read(&path, files::MAX_TOKENIZER_BYTES)?;
+        // All that these say counts in tokenizer.json already, but for which token ends a text: files that are wrong
+        // otherwise do no harm.
+        let config = TokenizerConfig::read(dir).ok();
         // For comparison only: LLaMA 3 has something else under that name.
-        let definition = model.and_then(|model| read_model(&model, &TokenizerConfig::read(dir).ok()?).ok());
-        return Ok(Some(FoundTokenizer { json, definition, derived: false, files: vec![path] }));
+        let definition = model.and_then(|model| read_model(&model, config.as_ref()?).ok());
+        let config = config.unwrap_or_default();
+        let end_tokens = EndTokens::read(&json, config.eos());
+        let mut files = vec![path];
+        if end_tokens.eos.is_some() {
+            files.extend(config.files);
+        }
+        return Ok(Some(FoundTokenizer { json, definition, derived: false, end_tokens, files }));
     }
     let vocab = files::find(dir, "vocab.json")?.zip(files::find(dir, "merges.txt")?);
     let (mut read, definition, config) = match (model, vocab) {
@@ -53,13 +65,10 @@ pub fn find_tokenizer(dir: &Path) -> Result<Option<FoundTokenizer>> {
         }
         (None, None) => return Ok(None),
     };
+    let json = definition.to_json()?;
+    let end_tokens = EndTokens::read(&json, config.eos());
     read.extend(config.files);
-    Ok(Some(FoundTokenizer {
-        json: definition.to_json()?,
-        definition: Some(definition),
-        derived: true,
-        files: read,
-    }))
+    Ok(Some(FoundTokenizer { json, definition: Some(definition), derived: true, end_tokens, files: read }))
 }
 
 /// The pieces of the `tokenizer.model` in `dir`; `None` where there is none of SentencePiece.

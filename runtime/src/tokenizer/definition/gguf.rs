@@ -8,6 +8,7 @@ use qsf_format::printable::{message, quote};
 
 use super::byte_level::{ByteLevelBpe, Merges};
 use super::charsmap::Charsmap;
+use super::end_tokens::{end_tokens, is_end_text};
 use super::piece_model::{Algorithm, Piece, PieceKind, PieceModel, Prefix, TextRules, byte_of};
 use super::pre_tokenizers;
 use super::tokenizer_json::{AddedSum, AddedToken, Around};
@@ -29,32 +30,6 @@ const MAX_TOKENS: u64 = 1 << 20;
 const MAX_TEXT: usize = 16 << 20;
 /// Most lines with merges; the largest lists in use have 520 thousand.
 const MAX_MERGES: u64 = 1 << 20;
-
-/// Texts that end an answer in one model or another. Files mark them as text at times, and still mean the token.
-const END_TEXTS: [&str; 22] = [
-    "<|eot_id|>",
-    "<|im_end|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<|flush|>",
-    "<|calls|>",
-    "<end_of_turn>",
-    "<|endoftext|>",
-    "</s>",
-    "<|eom_id|>",
-    "<EOT>",
-    "_<EOT>",
-    "[EOT]",
-    "[EOS]",
-    "<|end_of_text|>",
-    "<end_of_utterance>",
-    "<eos>",
-    "<turn|>",
-    "<|tool_response>",
-    "<｜end▁of▁sentence｜>",
-    "[e~[",
-];
 
 /// What a GGUF file says of its tokenizer.
 #[derive(Debug)]
@@ -165,7 +140,7 @@ impl<'a> Vocabulary<'a> {
             }
         }
         for (text, kind) in self.tokens.iter().zip(&mut self.kinds) {
-            if END_TEXTS.contains(&&**text) {
+            if is_end_text(text) {
                 *kind = PieceKind::Control;
             }
         }
@@ -193,8 +168,7 @@ impl<'a> Vocabulary<'a> {
         for role in ["eos", "eot", "eom"] {
             ids.extend(self.id(role)?);
         }
-        let named = self.tokens.iter().zip(0..).filter(|(text, _)| END_TEXTS.contains(&&***text));
-        ids.extend(named.map(|(_, id)| id));
+        ids.extend(end_tokens(self.tokens.iter().map(String::as_str).zip(0..)));
         ids.sort_unstable();
         ids.dedup();
         Ok(ids)

@@ -4,10 +4,12 @@
 //! - [`directory`]: the files of a model directory, or one of them alone.
 //! - [`sentencepiece`], [`vocab_merges`], [`gguf`]: what each of them says, read into one of two models.
 //! - [`piece_model`], [`byte_level`]: those models, and the `tokenizer.json` of each.
+//! - [`end_tokens`]: tokens that end an answer.
 
 mod byte_level;
 mod charsmap;
 mod directory;
+mod end_tokens;
 mod gguf;
 mod piece_model;
 mod pre_tokenizer_name;
@@ -27,6 +29,7 @@ pub(crate) use byte_level::ByteLevelBpe;
 pub(crate) use charsmap::Charsmap;
 pub(crate) use directory::read_model;
 pub use directory::{FoundTokenizer, find_tokenizer, model_pieces};
+pub use end_tokens::EndTokens;
 pub use gguf::{GgufTokenizer, read_gguf_tokenizer};
 pub(crate) use piece_model::{Algorithm, PieceModel, Prefix, SPACE_MARK, byte_of};
 pub use piece_model::{Piece, PieceKind};

@@ -84,6 +84,11 @@ impl TokenizerConfig {
         self.further_special.contains(content) || self.roles.values().any(|role| role == content)
     }
 
+    /// The text of the token that ends a text.
+    pub fn eos(&self) -> Option<&str> {
+        self.roles.get("eos_token").map(String::as_str)
+    }
+
     fn read_roles(&mut self, path: &Path, map: &Map<String, Value>) -> Result<()> {
         let fields = Fields { path, within: "", map };
         for role in ROLES {

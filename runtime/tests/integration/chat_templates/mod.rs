@@ -154,3 +154,88 @@ fn marks_of_training_are_only_left_out_where_they_are_tags() {
     assert_eq!(rendered("a {%- generation -%} b {%+ endgeneration %} c").unwrap(), "ab  c");
     assert_eq!(rendered("generation {{ 'endgeneration' }}").unwrap(), "generation endgeneration");
 }
+
+/// The expected texts are what jinja2 3.1.6 makes of them, set up as scripts/make_chat_fixtures.py does.
+#[test]
+fn tests_filters_and_methods_are_those_of_jinja2_and_python() {
+    for (text, expected) in [
+        (r#"{% if tools is iterable and tools | length > 0 %}tools{% else %}none{% endif %}"#, "none"),
+        (
+            r#"{{ none is iterable }} {{ 3 is iterable }} {{ true is iterable }} {{ 1.5 is iterable }} {{ missing is iterable }} {{ 'a' is iterable }} {{ [] is iterable }} {{ {} is iterable }}"#,
+            "False False False False True True True True",
+        ),
+        (
+            r#"{{ 'a' is sequence }} {{ {} is sequence }} {{ [1] is sequence }} {{ (1, 2) is sequence }} {{ none is sequence }} {{ 3 is sequence }} {{ missing is sequence }}"#,
+            "True True True True False False True",
+        ),
+        (
+            r#"{{ missing | length }} {{ missing | count }} {{ 'äb' | length }} {{ {'a': 1} | count }}"#,
+            "0 0 2 1",
+        ),
+        (
+            r#"{% if messages is iterable and messages is not string and messages is not mapping %}list{% endif %}"#,
+            "list",
+        ),
+        (
+            r#"{{ 'a.b.c'.rsplit('.', 1) | join('|') }} {{ ' a  b c '.rsplit() | join('|') }} {{ ' a b c '.rsplit(none, 1) | join('|') }} {{ 'a,b,c'.rsplit(',', maxsplit=1) | join('|') }}"#,
+            "a.b|c a|b|c  a b|c a,b|c",
+        ),
+        (
+            r#"{{ 'a,b,c'.split(',', maxsplit=1) | join('|') }} {{ ' a b c'.split(maxsplit=1) | join('|') }} {{ 'abc'.split('x') | join('|') }}"#,
+            "a|b,c a|b c abc",
+        ),
+        (
+            r#"{{ 'a-b-c'.partition('-') | join('|') }} {{ 'a-b-c'.rpartition('-') | join('|') }} {{ 'abc'.partition('-') | join('|') }} {{ 'abc'.rpartition('-') | join('|') }}"#,
+            "a|-|b-c a-b|-|c abc|| ||abc",
+        ),
+        (
+            r#"{{ '7'.zfill(3) }} {{ '-7'.zfill(4) }} {{ '1234'.zfill(2) }} {{ 'aBß1'.swapcase() }} {{ 'prefix-a'.removeprefix('prefix-') }} {{ 'a.txt'.removesuffix('.txt') }}"#,
+            "007 -007 1234 AbSS1 a a",
+        ),
+        (r#"{{ ['a', 'b'].index('b') }} {{ 'abc'.index('c') }} {{ [1, 2, 1].count(1) }}"#, "1 2 2"),
+        (
+            r#"{{ 'one two three'|truncate(9, leeway=0) }} {{ 'one two three'|truncate(9, true, '~', 0) }} {{ 'one two'|truncate(3) }} {{ 'one two three'|truncate(length=5, end='', leeway=0) }}"#,
+            "one... one two ~ one two one",
+        ),
+        (
+            r#"{{ {'b': [1, 'é'], 'a': {}} | tojson(separators=(',', ':')) }} {{ [] | tojson(indent=2) }}"#,
+            "{\"b\":[1,\"é\"],\"a\":{}} []",
+        ),
+        (
+            r#"{{ {'b': [1, 'é😀'], 'a': {}, 'c': []} | tojson(sort_keys=true, ensure_ascii=true) }}"#,
+            "{\"a\": {}, \"b\": [1, \"\\u00e9\\ud83d\\ude00\"], \"c\": []}",
+        ),
+        (
+            r#"{{ {'b': [1, {'c': none}], 'a': {}} | tojson(indent=2) }}"#,
+            "{\n  \"b\": [\n    1,\n    {\n      \"c\": null\n    }\n  ],\n  \"a\": {}\n}",
+        ),
+        (
+            r#"{{ {'b': [1], 'a': 2} | tojson(indent=1, separators=('; ', '=')) }}"#,
+            "{\n \"b\"=[\n  1\n ]; \n \"a\"=2\n}",
+        ),
+        (r#"[{{ unk_token }}{{ pad_token }}]"#, "[]"),
+    ] {
+        assert_eq!(rendered(text).unwrap(), expected, "{text}");
+    }
+    for (text, part) in [
+        ("{{ 3 | length }}", "length"),
+        ("{{ none | length }}", "length"),
+        ("{{ ['a'].index('b') }}", "not in the list"),
+        ("{{ 'abc' | truncate(2) }}", "length >="),
+        ("{{ 'abc'.rsplit('') }}", "empty separator"),
+        ("{{ '1'.zfill(99999999999) }}", "a width of"),
+        ("{{ [1] | tojson(separators=[',']) }}", "two separators"),
+    ] {
+        let error = error_of(text);
+        assert!(error.contains(part), "{text}: {error}");
+    }
+}
+
+#[test]
+fn the_date_is_fixed_unless_another_is_given() {
+    let text =
+        "{{ strftime_now('%d %b %Y') }}{% macro day() %}{{ strftime_now('%A') }}{% endmacro %}, {{ day() }}";
+    assert_eq!(rendered(text).unwrap(), "26 Jul 2024, Friday");
+    let on_another_day = template(text).unwrap().on("2025-03-09".parse().unwrap());
+    assert_eq!(on_another_day.render(&[], true).unwrap(), "09 Mar 2025, Sunday");
+}

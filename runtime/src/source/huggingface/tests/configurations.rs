@@ -216,6 +216,34 @@ fn stop_tokens_of_both_files_are_kept_once_and_in_order() {
 }
 
 #[test]
+fn tokens_that_end_an_answer_are_also_those_of_the_tokenizer() {
+    let dir = TinyModel::llama().with("eos_token_id", json!([3, 2])).write();
+    let stop_tokens = || open_huggingface(dir.path()).unwrap().config().stop_tokens.clone();
+    let write = |name: &str, json: Value| fs::write(dir.path().join(name), json.to_string()).unwrap();
+    let token = |id: u32, content: &str, special| json!({"id": id, "content": content, "special": special});
+    write(
+        "tokenizer.json",
+        json!({"added_tokens": [
+            token(5, "<|im_end|>", true), token(4, "<|endoftext|>", true), token(6, "</s>", false),
+            token(7, "<bye>", true), token(10, "<eos>", true),
+        ]}),
+    );
+    assert_eq!(stop_tokens(), [3, 2, 4, 5], "of special tokens those that the model has rows for");
+    write("special_tokens_map.json", json!({"eos_token": {"content": "</s>"}}));
+    assert_eq!(stop_tokens(), [6, 3, 2, 4, 5]);
+    write("tokenizer_config.json", json!({"eos_token": "<bye>"}));
+    assert_eq!(stop_tokens(), [7, 3, 2, 4, 5]);
+    let files = open_huggingface(dir.path()).unwrap().files();
+    assert!(files.contains(&dir.path().join("tokenizer_config.json")), "{files:?}");
+    for eos in ["<eos>", "unknown"] {
+        write("tokenizer_config.json", json!({"eos_token": eos}));
+        assert_eq!(stop_tokens(), [3, 2, 4, 5], "{eos}");
+    }
+    write("tokenizer_config.json", json!({"eos_token": 5}));
+    assert_eq!(stop_tokens(), [3, 2, 4, 5], "what is wrong in it is of no use here");
+}
+
+#[test]
 fn a_wrong_value_is_named_with_what_was_expected_and_found() {
     for (field, value, says) in [
         ("model_type", json!(3), "model_type: expected a string, found 3"),
