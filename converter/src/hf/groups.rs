@@ -33,7 +33,11 @@ pub(crate) fn plan_of_groups(
     let widths: Vec<&TensorInfo> =
         source.tensors().iter().filter(|info| covered.contains(&info.id)).collect();
     // What an override keeps as floats has no groups, whatever its width.
-    let kept = Plan::for_groups(source.tensors(), &|_| TensorType::Groups(recipe.scheme.with(32, out.dtype)), overrides)?;
+    let kept = Plan::for_groups(
+        source.tensors(),
+        &|_| TensorType::Groups(recipe.scheme.with(32, out.dtype)),
+        overrides,
+    )?;
     let is_kept = |info: &TensorInfo| kept.tensor(info.id).is_some_and(|tensor| tensor.quant.is_float());
     let group = group_of(source, recipe, &widths, &is_kept)?;
     let ty = recipe.scheme.with(group, out.dtype);
@@ -61,7 +65,10 @@ fn group_of(
 ) -> Result<usize> {
     let refused = |problem: String| Err(RuntimeError::Request(problem).into());
     if matrices.is_empty() {
-        let what = format!("a matrix that is stored inputs first, as {} models have them,", source.config().architecture);
+        let what = format!(
+            "a matrix that is stored inputs first, as {} models have them,",
+            source.config().architecture
+        );
         let program = if recipe.scheme.is_mlx() { "MLX" } else { "compressed-tensors" };
         let supported =
             format!("{program} quantizes layers of the class Linear: write --to hf, or a GGUF or QSF file");
@@ -75,7 +82,8 @@ fn group_of(
                 "--group-size {group}: {} has {} columns, which are no whole groups: give {}",
                 info.id,
                 info.cols,
-                best_group(&matrices).map_or("a --tensor-type of floats for it".to_owned(), |n| n.to_string()),
+                best_group(&matrices)
+                    .map_or("a --tensor-type of floats for it".to_owned(), |n| n.to_string()),
             )),
             None => Ok(group),
         },

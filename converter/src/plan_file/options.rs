@@ -102,10 +102,7 @@ impl SavedOptions {
             self.tensor_type.iter().map(|rule| rule.parse()).collect();
         let block = BlockSize::from_str(&self.block_size.to_string());
         let clustered = self.clusters.as_ref().map(|clusters| &clusters.text);
-        texts.all_used(
-            self.calibration.iter().chain(clustered).chain(&self.early_exit),
-            &self.stats_in,
-        )?;
+        texts.all_used(self.calibration.iter().chain(clustered).chain(&self.early_exit), &self.stats_in)?;
         let text = |saved: &SavedText| texts.calibration(source, saved);
         let clusters = match &self.clusters {
             Some(SavedClusters { count, text: saved }) => {

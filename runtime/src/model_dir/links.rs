@@ -25,11 +25,20 @@ pub(super) fn check(dir: &Path, name: &str, path: &Path) -> Result<()> {
     }
     let real = |path: &Path| fs::canonicalize(path).map_err(|e| RuntimeError::io(path, "open", e));
     let (dir, target) = (real(dir)?, real(path)?);
-    if target.starts_with(root_of(&dir)) {
+    if target.starts_with(root_of(&dir)) || (!is_untrusted() && weights_lie_with(&dir, &target)) {
         return Ok(());
     }
     let expected = "a file, or a link within the model's directory (copy the file there if you trust it)";
     Err(RuntimeError::bad_input(path, "the path", expected, format!("a link to {}", target.display())))
+}
+
+/// Whether `target` lies where a link of the directory `dir` leads to weights: then it is a directory of links to the files of another,
+/// as people and older clients of the hub make them. What is no file of weights there fails when it is read.
+fn weights_lie_with(dir: &Path, target: &Path) -> bool {
+    let is_weights = |path: &Path| path.to_str().is_some_and(|path| path.ends_with(".safetensors"));
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let links = entries.filter(|path| is_weights(path) && path.is_symlink());
+    links.filter_map(|path| fs::canonicalize(path).ok()).any(|path| path.parent() == target.parent())
 }
 
 /// The folder that all files of the model in `dir`, a path without links, are in: of `models--a--b/snapshots/COMMIT`, whose files
@@ -75,6 +84,23 @@ mod tests {
         for name in ["merges.txt", "model-00001-of-00002.safetensors", "config.json"] {
             assert_eq!(find(&dir, name).unwrap(), Some(dir.join(name)));
         }
+    }
+
+    #[test]
+    fn a_directory_of_links_to_the_files_of_a_model_is_that_model() {
+        let home = tempfile::tempdir().unwrap();
+        let (store, dir) = (home.path().join("store"), home.path().join("model"));
+        fs::create_dir_all(store.join("private")).unwrap();
+        fs::create_dir(&dir).unwrap();
+        for name in ["tokenizer.json", "model.safetensors", "private/key"] {
+            fs::write(store.join(name), "{}").unwrap();
+        }
+        symlink(store.join("tokenizer.json"), dir.join("tokenizer.json")).unwrap();
+        symlink(store.join("private/key"), dir.join("vocab.json")).unwrap();
+        assert!(find(&dir, "tokenizer.json").is_err());
+        symlink(store.join("model.safetensors"), dir.join("model.safetensors")).unwrap();
+        assert_eq!(find(&dir, "tokenizer.json").unwrap(), Some(dir.join("tokenizer.json")));
+        assert!(find(&dir, "vocab.json").is_err(), "elsewhere, though below");
     }
 
     #[test]
