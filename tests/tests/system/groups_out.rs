@@ -261,7 +261,12 @@ fn what_such_a_directory_cannot_have_is_refused_by_name_and_leaves_nothing() {
     // A width that the groups do not divide.
     let small = small_model(dir.path());
     let refused = convert(&small, &out, "--to compressed-tensors --group-size 128").run();
-    assert!(refused.code == 2 && refused.stderr.contains("--block-size 128"), "{}", refused.stderr);
+    assert!(refused.code == 2 && refused.stderr.contains("--group-size 128"), "{}", refused.stderr);
+    // One that stays as it is has no groups.
+    let kept = dir.path().join("kept");
+    convert(&small, &kept, "--to compressed-tensors --group-size 64 --tensor-type ffn_down=f16").run().ok();
+    let config = &json_of(&kept.join("config.json"))["quantization_config"]["config_groups"]["group_0"];
+    assert_eq!(config["weights"]["group_size"], 64);
     let gpt2 = convert(&golden("gpt2"), &out, "--to compressed-tensors").run();
     assert!(gpt2.code == 4 && gpt2.stderr.contains("inputs first"), "{}", gpt2.stderr);
 }

@@ -92,6 +92,26 @@ fn a_plan_whose_parts_are_missing_or_changed_says_which_and_makes_nothing() {
 }
 
 #[test]
+fn a_text_that_a_plan_has_no_place_for_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = small_model(dir.path());
+    let (plan, out) = (dir.path().join("plan.json"), dir.path().join("out.qsf"));
+    let built_in = "--target-bpw 6 --calibration-tokens 600";
+    for (args, made_by) in [("--quant n3", "no text"), (built_in, "the built-in text")] {
+        let save = format!("{args} --dry-run --force --save-plan {}", plan.display());
+        convert(&model, &out, &save).run().ok();
+        let replay = format!("--plan {} --calibration {CALIBRATION}", plan.display());
+        refused(
+            made_by,
+            dir.path(),
+            convert(&model, &out, &replay),
+            2,
+            &[made_by, "leave out --calibration"],
+        );
+    }
+}
+
+#[test]
 fn the_plan_of_another_conversion_is_not_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let model = small_model(dir.path());
