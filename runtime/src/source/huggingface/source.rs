@@ -95,7 +95,11 @@ pub fn open_huggingface(dir: &Path) -> Result<HuggingFaceSource> {
     all.extend(weight_files);
     let tokenizer = find_tokenizer(dir)?;
     if let Some(found) = &tokenizer {
+        let before = config.model.stop_tokens.clone();
         add_stop_tokens(&mut config.model, &found.end_tokens);
+        if config.model.stop_tokens != before {
+            all.extend(found.end_files.iter().cloned());
+        }
     }
     all.extend(tokenizer.iter().flat_map(|found| found.files.iter().cloned()));
     let mut chat_template = None;

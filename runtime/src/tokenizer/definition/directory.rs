@@ -25,6 +25,8 @@ pub struct FoundTokenizer {
     pub derived: bool,
     /// Tokens that end an answer, by what the files say of them.
     pub end_tokens: EndTokens,
+    /// Files of which nothing but [`EndTokens::eos`] was taken.
+    pub end_files: Vec<PathBuf>,
     /// Every file that was read, the main one first.
     pub files: Vec<PathBuf>,
 }
@@ -45,11 +47,8 @@ pub fn find_tokenizer(dir: &Path) -> Result<Option<FoundTokenizer>> {
         let definition = model.and_then(|model| read_model(&model, config.as_ref()?).ok());
         let config = config.unwrap_or_default();
         let end_tokens = EndTokens::read(&json, config.eos());
-        let mut files = vec![path];
-        if end_tokens.eos.is_some() {
-            files.extend(config.files);
-        }
-        return Ok(Some(FoundTokenizer { json, definition, derived: false, end_tokens, files }));
+        let (files, end_files) = (vec![path], config.files);
+        return Ok(Some(FoundTokenizer { json, definition, derived: false, end_tokens, end_files, files }));
     }
     let vocab = files::find(dir, "vocab.json")?.zip(files::find(dir, "merges.txt")?);
     let (mut read, definition, config) = match (model, vocab) {
@@ -68,7 +67,15 @@ pub fn find_tokenizer(dir: &Path) -> Result<Option<FoundTokenizer>> {
     let json = definition.to_json()?;
     let end_tokens = EndTokens::read(&json, config.eos());
     read.extend(config.files);
-    Ok(Some(FoundTokenizer { json, definition: Some(definition), derived: true, end_tokens, files: read }))
+    let definition = Some(definition);
+    Ok(Some(FoundTokenizer {
+        json,
+        definition,
+        derived: true,
+        end_tokens,
+        end_files: Vec::new(),
+        files: read,
+    }))
 }
 
 /// The pieces of the `tokenizer.model` in `dir`; `None` where there is none of SentencePiece.
