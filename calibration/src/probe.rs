@@ -1,6 +1,8 @@
 //! What a change of some weights does to a model's predictions, measured: the divergence of its logits from those of the
 //! unchanged model. Where one layer is changed, only that layer and those behind it run again.
 
+use std::collections::BTreeSet;
+
 use qsf_format::ModelConfig;
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::eval::divergence;
@@ -137,6 +139,11 @@ impl<'a> Probe<'a> {
     /// Tokens that a measurement runs through the layers.
     pub fn tokens(&self) -> usize {
         self.chunks.iter().map(Vec::len).sum()
+    }
+
+    /// Every token of them.
+    pub fn tokens_read(&self) -> BTreeSet<u32> {
+        self.chunks.iter().flatten().copied().collect()
     }
 
     /// Goes on to the next layer.

@@ -119,6 +119,8 @@ impl Default for ConvertOptions {
 /// How long to search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SearchEffort {
+    /// A third of that, for a few percent more divergence.
+    Low,
     /// As long as pays.
     #[default]
     Normal,
@@ -133,6 +135,7 @@ impl SearchEffort {
     /// The name that `--effort` takes.
     pub const fn name(self) -> &'static str {
         match self {
+            SearchEffort::Low => "low",
             SearchEffort::Normal => "normal",
             SearchEffort::High => "high",
             SearchEffort::Max => "max",

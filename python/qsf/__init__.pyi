@@ -53,7 +53,7 @@ class _Convert(TypedDict, total=False):
     imatrix: _Path | None
     calibration: _Paths | None
     calibration_tokens: int | None
-    effort: Literal["normal", "high", "max"] | None
+    effort: Literal["low", "normal", "high", "max"] | None
     chat_template: bool | None
     stats_in: _Paths | None
     stats_out: _Path | None

@@ -136,10 +136,11 @@ pub struct ConvertArgs {
     #[arg(long, value_name = "TEXT")]
     pub(super) calibration: Vec<PathBuf>,
     /// Tokens of the calibration text to use [default: from 131072 for models of up to 67 million weights to 32768 for
-    /// those of 268 million and more; up to twice as many with more --effort]
+    /// those of 268 million and more; with --effort low half as many or less, with high and max up to twice as many]
     #[arg(long, value_name = "N", requires = "runs_text")]
     pub(super) calibration_tokens: Option<usize>,
-    /// How long to search: high takes two to three times as long for a few percent less damage, max several times as long for a few percent more
+    /// How long to search: low takes a third of the time, for large models and small machines; high takes two to three times as long for
+    /// a few percent less damage, max several times as long for a few percent more
     #[arg(long, value_enum, value_name = "EFFORT", default_value = "normal", requires = "runs_text")]
     pub(super) effort: EffortArg,
     /// Make texts of the conversations in JSONL files ("messages") by the model's chat template, not one message a line
@@ -314,6 +315,8 @@ impl From<LayoutArg> for Layout {
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(super) enum EffortArg {
+    /// Choose types by gradients rather than by trials, and keep fewer paths through a trellis
+    Low,
     /// As long as pays
     Normal,
     /// Take gradients of more tokens, and keep more paths through a trellis
@@ -325,6 +328,7 @@ pub(super) enum EffortArg {
 impl From<EffortArg> for SearchEffort {
     fn from(arg: EffortArg) -> SearchEffort {
         match arg {
+            EffortArg::Low => SearchEffort::Low,
             EffortArg::Normal => SearchEffort::Normal,
             EffortArg::High => SearchEffort::High,
             EffortArg::Max => SearchEffort::Max,

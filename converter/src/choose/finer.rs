@@ -1,7 +1,7 @@
 //! Forms of token embedding and head with rows in several types: those of frequent tokens in larger ones.
 //!
 //! Errors of a row do as much as its token is frequent, and of words the frequency falls with the rank (Zipf). So the quarter of all
-//! rows that comes most often is worth a bit more than the rest, a quarter of these another one, and a quarter of those a third.
+//! rows that comes most often can be worth more than the rest, a quarter of these still more, and a quarter of those, too.
 
 use qsf_format::QuantType;
 use qsf_format::panels::PANEL_ROWS;
@@ -11,7 +11,7 @@ use crate::plan::{FinerRows, PlannedTensor, StoredForm, TensorType};
 /// Types, each about a bit larger than the one before.
 const LADDER: [QuantType; 6] =
     [QuantType::X2, QuantType::X3, QuantType::X4, QuantType::N5, QuantType::Q6, QuantType::Q8];
-/// Part of the rows that is in each of the larger types, or in one that is larger still.
+/// Parts of the rows, the most frequent first, that may be in larger types.
 const SHARES: [usize; 3] = [64, 16, 4];
 /// Fewer rows are not worth three more tensors.
 const LEAST_ROWS: usize = 64 * PANEL_ROWS;
@@ -23,15 +23,16 @@ pub(super) fn finer_forms(planned: &PlannedTensor, types: &[TensorType]) -> Vec<
         return Vec::new();
     }
     let of_type = |ty: &TensorType| {
-        let finer = FinerRows::new(&larger_types(ty.qsf()?, rows))?;
-        let suits = !finer.is_none() && finer.suits(planned.info.id.kind, rows);
-        suits.then_some(StoredForm { finer, ..StoredForm::from(*ty) })
+        let all = ty.qsf().map(|quant| all_finer(quant, rows)).unwrap_or_default();
+        let suits = |finer: &FinerRows| finer.suits(planned.info.id.kind, rows);
+        let form = |finer| StoredForm { finer, ..StoredForm::from(*ty) };
+        all.into_iter().filter(suits).map(form).collect::<Vec<StoredForm>>()
     };
-    types.iter().filter_map(of_type).collect()
+    types.iter().flat_map(of_type).collect()
 }
 
-/// Types of the most frequent rows first, with how many rows each has.
-fn larger_types(ty: QuantType, rows: usize) -> Vec<(QuantType, u32)> {
+/// Every way to have the shares of frequent rows in larger types than `ty`, none in a smaller one than rarer rows are in.
+fn all_finer(ty: QuantType, rows: usize) -> Vec<FinerRows> {
     let place = |ty| LADDER.iter().position(|known| *known == ty);
     let first = match ty {
         // Nearly as large as `x3` and `x4`.
@@ -40,16 +41,23 @@ fn larger_types(ty: QuantType, rows: usize) -> Vec<(QuantType, u32)> {
         ty => place(ty).map(|at| at + 1),
     };
     let larger = first.and_then(|first| LADDER.get(first..)).unwrap_or_default();
-    let larger = &larger[..larger.len().min(SHARES.len())];
+    let most = larger.len().min(SHARES.len());
     let whole = |share: usize| (rows / share / PANEL_ROWS * PANEL_ROWS) as u32;
-    let shares = &SHARES[SHARES.len() - larger.len()..];
-    let mut before = 0;
-    let with_rows = |(ty, share): (&QuantType, &usize)| {
-        let count = whole(*share) - before;
-        before += count;
-        (*ty, count)
-    };
-    larger.iter().rev().zip(shares).map(with_rows).collect()
+    let mut all = Vec::new();
+    for steps in (0..=most).flat_map(|a| (0..=a).flat_map(move |b| (0..=b).map(move |c| [a, b, c]))) {
+        let (mut types, mut before): (Vec<(QuantType, u32)>, u32) = (Vec::new(), 0);
+        for (step, share) in steps.iter().zip(SHARES) {
+            let count = whole(share) - before;
+            before += count;
+            let Some(ty) = step.checked_sub(1).map(|at| larger[at]) else { continue };
+            match types.last_mut().filter(|(last, _)| *last == ty) {
+                Some((_, rows)) => *rows += count,
+                None => types.push((ty, count)),
+            }
+        }
+        all.extend(FinerRows::new(&types).filter(|finer| !finer.is_none()));
+    }
+    all
 }
 
 #[cfg(test)]
@@ -57,11 +65,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_quarter_of_the_frequent_rows_has_a_bit_more() {
+    fn frequent_rows_are_in_larger_types_in_every_way() {
         use QuantType::*;
-        assert_eq!(larger_types(N3, 32_000), [(Q6, 496), (N5, 1504), (X4, 6000)]);
-        assert_eq!(larger_types(X2, 32_000), [(N5, 496), (X4, 1504), (X3, 6000)]);
-        assert_eq!(larger_types(N5, 32_000), [(Q8, 2000), (Q6, 6000)]);
-        assert_eq!(larger_types(Q8, 32_000), []);
+        let finer = |types: &[(QuantType, u32)]| FinerRows::new(types).unwrap();
+        let of_n3 = all_finer(N3, 32_000);
+        assert_eq!(of_n3.len(), 19);
+        for types in [
+            &[(Q6, 496), (N5, 1504), (X4, 6000)][..],
+            &[(X4, 8000)],
+            &[(Q6, 496)],
+            &[(Q6, 496), (X4, 7504)],
+            &[(N5, 2000), (X4, 6000)],
+        ] {
+            assert!(of_n3.contains(&finer(types)), "{types:?}");
+        }
+        for form in &of_n3 {
+            let types: Vec<QuantType> = form.types().map(|(ty, _)| ty).collect();
+            assert!(
+                types.is_sorted_by(
+                    |a, b| LADDER.iter().position(|t| t == a) > LADDER.iter().position(|t| t == b)
+                )
+            );
+        }
+        assert!(all_finer(X2, 32_000).contains(&finer(&[(N5, 496), (X4, 1504), (X3, 6000)])));
+        assert_eq!(all_finer(Q6, 32_000), [finer(&[(Q8, 496)]), finer(&[(Q8, 2000)]), finer(&[(Q8, 8000)])]);
+        assert_eq!(all_finer(Q8, 32_000), []);
     }
 }

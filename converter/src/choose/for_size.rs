@@ -6,11 +6,11 @@ use qsf_format::{Provenance, TensorId, TensorKind};
 
 use super::matrices::Surveyor;
 use super::refine::Refinement;
-use super::survey::survey;
+use super::survey::{SurveySize, survey};
 use super::types::{Offer, joined, unmeasured};
 use crate::encode::TensorEncoder;
 use crate::error::{ConvertError, Result};
-use crate::fit::StatsFiles;
+use crate::fit::{OutputGradients, StatsFiles};
 use crate::gguf::{header_bytes, more_headers_at_most, names_of};
 use crate::hf::{bytes_beside_groups, bytes_described, names_of_groups};
 use crate::options::{ConvertOptions, SearchEffort};
@@ -97,12 +97,18 @@ impl SizeRequest<'_> {
         };
         let offer = Offer::of(options, for_tensors, &plan);
         plan_for_size(&plan, &unmeasured(&plan, free, &offer), limit, &size)?;
+        let squares = match options.effort {
+            SearchEffort::Low => OutputGradients::squares(source, records, options.effort, &session)?,
+            _ => None,
+        };
         let quick = encoder.quick();
         let surveyor = Surveyor {
             encoder: &quick,
             plan: &plan,
             outliers: options.outliers,
             wanted: &free,
+            size: SurveySize::of(options.effort),
+            squares: squares.as_ref(),
             types: &|planned| offer.types(planned),
             // Clusters reorder the rows of a head in one type.
             finer: container == Container::Qsf && options.clusters.is_none() && !session.tokens.is_empty(),

@@ -2,27 +2,32 @@
 //!
 //! The damage of tensor t in type b is taken as `a_t * e_t(b)`. e is the error of the tensor's outputs, `tr(E H E')`, from
 //! really quantizing some of its rows; a is measured once: the divergence of the whole model's predictions when only that
-//! tensor is in a probe type, over the error there. Embedding and head are measured in every type. Sums of such damages
+//! tensor is in a probe type, over the error there. Sums of such damages
 //! predict well what types together do (docs/quantization.md).
 
 use qsf_calibration::{LayerStats, Probe};
 use qsf_format::{QuantType, TensorId, TensorKind};
+use qsf_runtime::LayerWeights;
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::source::{Replaced, Tensor};
 use serde::{Deserialize, Serialize};
 
-use super::finer::finer_forms;
-use super::sample::Sample;
+use super::probed::{Probed, probed_rows};
+use super::sample::{Sample, SampleError, spread_rows};
+use super::survey::SurveySize;
 use super::survey_work::SurveyWork;
 use super::types::form_of;
 use crate::encode::{Fit, TensorEncoder};
 use crate::error::{ConvertError, Result};
-use crate::fit::Fits;
+use crate::fit::{Fits, Squares};
 use crate::options::OutlierChoice;
 use crate::plan::{OutlierShare, Plan, PlannedTensor, StoredForm, TensorType};
 
 /// The type in which a tensor's effect on the model is measured: damage well above rounding, of every tensor.
 const PROBE: QuantType = QuantType::N2;
+/// Divergence that is measured, for each unit of what gradients say: these know small errors only, and errors on the text that matrices
+/// are fitted to (docs/measurements/gradients.md).
+const OF_SQUARES: f64 = 1.6;
 /// Types that outliers are measured with: from 5 bits on, a bit more costs less than what it takes to pay for them.
 const WITH_OUTLIERS: [QuantType; 5] =
     [QuantType::X2, QuantType::X3, QuantType::N3, QuantType::X4, QuantType::N4];
@@ -48,7 +53,7 @@ pub(crate) struct SurveyedTensor {
 }
 
 impl SurveyedTensor {
-    fn new(id: TensorId, options: Vec<(StoredForm, f64)>) -> SurveyedTensor {
+    pub(super) fn new(id: TensorId, options: Vec<(StoredForm, f64)>) -> SurveyedTensor {
         SurveyedTensor { kind: id.kind.name().into(), layer: id.layer, options }
     }
 
@@ -75,6 +80,10 @@ pub(crate) struct Surveyor<'a> {
     pub outliers: OutlierChoice,
     /// Which matrices are measured.
     pub wanted: &'a dyn Fn(&PlannedTensor) -> bool,
+    /// How much of them.
+    pub size: SurveySize,
+    /// Mean squares of gradients at outputs, where they were measured.
+    pub squares: Option<&'a Squares>,
     /// In which types.
     pub types: &'a dyn Fn(&PlannedTensor) -> Vec<TensorType>,
     /// Whether rows of embedding and head may be in several types.
@@ -100,7 +109,7 @@ impl Surveyor<'_> {
             if !options.is_empty() {
                 tensors.push(SurveyedTensor::new(planned.info.id, options));
             }
-            work.done(work.matrix(layer, planned, (self.types)(planned).len()));
+            work.done(self.work_of_matrix(work, layer, planned));
             drop(fit);
             fits.keep_for(wanted.clone().map(|planned| planned.info.id));
         }
@@ -108,78 +117,21 @@ impl Surveyor<'_> {
         Ok(SurveyedLayer { tensors, importance: Some(probe.divergence_without()?) })
     }
 
-    /// Embedding and head. Every form costs a run of the model there, so outliers are those of the plan.
-    pub(super) fn ends(
-        &self,
-        stats: &LayerStats,
-        probe: &mut Probe<'_>,
-        work: &SurveyWork<'_>,
-    ) -> Result<SurveyedLayer> {
-        let encoder = self.encoder;
-        let mut fits = Fits::of_stats(encoder.rows.isa, stats.clone());
-        let mut tensors = Vec::new();
-        for planned in self.wanted_of(None) {
-            let (id, is_fitted) = (planned.info.id, self.is_fitted(planned.info.id));
-            let fit = if is_fitted { fits.of(id, None)? } else { Fit::default() };
-            let (mut options, mut best) = (Vec::new(), 0.0f64);
-            for form in self.forms_of_end(planned) {
-                let stored = encoder.encode(&planned.stored_as(form), std::slice::from_ref(&fit))?;
-                work.done(work.end(planned, is_fitted));
-                best = best.max(stored.cosine_or_zero());
-                if !stored.is_of(form) || !self.is_allowed(stored.cosine_or_zero()) {
-                    continue;
-                }
-                let mut replaced = Replaced::new(encoder.source);
-                replaced.replace(id, encoder.as_read(&stored)?)?;
-                let divergence = match id.kind {
-                    // What enters it is the same: no layer has to run again.
-                    TensorKind::Head => probe.divergence_of_head(&replaced)?,
-                    _ => probe.divergence_of_ends(&replaced)?,
-                };
-                options.push((form, within_bounds(divergence)));
-            }
-            if options.is_empty() {
-                self.check_reached(id, best)?;
-            } else {
-                tensors.push(SurveyedTensor::new(id, options));
-            }
-        }
-        Ok(SurveyedLayer { tensors, importance: None })
-    }
-
     /// The work that measuring the matrices of a layer, or embedding and head, is.
     pub(super) fn work_of(&self, work: &SurveyWork<'_>, layer: Option<u32>) -> u64 {
         let of = |planned: &PlannedTensor| match layer {
-            Some(layer) => work.matrix(layer, planned, (self.types)(planned).len()),
-            None => {
-                let forms = self.forms_of_end(planned).len() as u64;
-                forms * work.end(planned, self.is_fitted(planned.info.id))
-            }
+            Some(layer) => self.work_of_matrix(work, layer, planned),
+            None => self.work_of_end(work, planned),
         };
         self.wanted_of(layer).map(of).sum::<u64>() + layer.map_or(0, |layer| work.run_from(layer))
     }
 
-    /// How embedding or head may be stored.
-    fn forms_of_end(&self, planned: &PlannedTensor) -> Vec<StoredForm> {
-        let types = (self.types)(planned);
-        let form = |quant: &TensorType| match *quant == planned.quant {
-            // Of a plan that is measured as it is.
-            true => planned.form(),
-            false => form_of(planned, *quant),
-        };
-        let mut forms: Vec<StoredForm> = types.iter().map(form).collect();
-        if self.finer {
-            forms.extend(finer_forms(planned, &types));
-        }
-        forms
+    fn work_of_matrix(&self, work: &SurveyWork<'_>, layer: u32, planned: &PlannedTensor) -> u64 {
+        let probed = self.squares.is_none_or(|squares| !squares.contains_key(&planned.info.id));
+        work.matrix(layer, planned, (self.types)(planned).len(), probed)
     }
 
-    /// Whether a matrix outside of layers multiplies something: an embedding that is not the head, too, does not.
-    fn is_fitted(&self, id: TensorId) -> bool {
-        id.kind != TensorKind::TokenEmbedding || self.encoder.source.config().tied_head
-    }
-
-    fn wanted_of(&self, layer: Option<u32>) -> impl Iterator<Item = &PlannedTensor> + Clone {
+    pub(super) fn wanted_of(&self, layer: Option<u32>) -> impl Iterator<Item = &PlannedTensor> + Clone {
         self.plan.tensors().iter().filter(move |t| t.info.id.layer == layer && (self.wanted)(t))
     }
 
@@ -193,13 +145,22 @@ impl Surveyor<'_> {
         probe: &mut Probe<'_>,
     ) -> Result<Vec<(StoredForm, f64)>> {
         let (encoder, id) = (self.encoder, planned.info.id);
-        let probed = encoder.encode(&as_probe(planned), std::slice::from_ref(fit))?;
-        let divergence = probe.divergence(&encoder.layer_with(layer, std::iter::once(&probed))?)?;
         let tensor = encoder.source.load(id)?;
-        let sample = Sample::new(&encoder.rows, self.cpu, &tensor, fit);
-        let Some(probe_error) = sample.error(PROBE.into())? else { return Ok(Vec::new()) };
-        let per_error = within_bounds(divergence) / probe_error.outputs.max(f64::MIN_POSITIVE);
-        let matrix = Matrix { surveyor: self, tensor: &tensor, sample, per_error };
+        let effect = match self.squares.and_then(|squares| squares.get(&id)) {
+            Some(squares) => Effect::Squares(squares),
+            None => {
+                let rows = spread_rows(tensor.rows(), probed_rows(tensor.rows(), tensor.cols()));
+                let part = rows.len() as f64 / tensor.rows().max(1) as f64;
+                let probed = Probed { surveyor: self, planned, tensor: &tensor, fit, quant: PROBE };
+                let measure =
+                    |changed: &Replaced<'_>| Ok(probe.divergence(&LayerWeights::load(changed, layer)?)?);
+                let Some(per_error) = probed.per_error(rows, measure)? else { return Ok(Vec::new()) };
+                Effect::PerError(per_error / part)
+            }
+        };
+        let rows = spread_rows(tensor.rows(), self.size.sample_rows);
+        let sample = Sample::new(&encoder.rows, self.cpu, &tensor, fit, rows);
+        let matrix = Matrix { surveyor: self, tensor: &tensor, sample, effect };
         let (mut options, mut best) = (Vec::new(), 0.0f64);
         for quant in (self.types)(planned) {
             // A type that the tensor would not be stored in has another size.
@@ -208,7 +169,7 @@ impl Surveyor<'_> {
             {
                 best = best.max(error.cosine);
                 if self.is_allowed(error.cosine) {
-                    options.push((form_of(planned, quant), matrix.damage(error.outputs)));
+                    options.push((form_of(planned, quant), matrix.damage(&error)));
                 }
             }
         }
@@ -222,12 +183,12 @@ impl Surveyor<'_> {
     }
 
     /// Whether a matrix may be stored with this cosine.
-    fn is_allowed(&self, cosine: f64) -> bool {
+    pub(super) fn is_allowed(&self, cosine: f64) -> bool {
         self.encoder.min_cosine.is_none_or(|least| cosine >= least)
     }
 
     /// Where a cosine is asked for, the `best` of all types of a tensor must have it; 0: none was measured.
-    fn check_reached(&self, id: TensorId, best: f64) -> Result<()> {
+    pub(super) fn check_reached(&self, id: TensorId, best: f64) -> Result<()> {
         match self.encoder.min_cosine.filter(|wanted| best > 0.0 && best < *wanted) {
             Some(wanted) => Err(ConvertError::BelowCosine { id, cosine: best, wanted }),
             None => Ok(()),
@@ -240,13 +201,23 @@ struct Matrix<'a> {
     surveyor: &'a Surveyor<'a>,
     tensor: &'a Tensor,
     sample: Sample<'a>,
-    /// Divergence of the model for each unit of error of its outputs.
-    per_error: f64,
+    effect: Effect<'a>,
+}
+
+/// What errors of a matrix do to the model.
+enum Effect<'a> {
+    /// Divergence of its predictions for each unit of the mean error of an output.
+    PerError(f64),
+    /// By the mean squares of gradients at each output.
+    Squares(&'a [f32]),
 }
 
 impl Matrix<'_> {
-    fn damage(&self, outputs: f64) -> f64 {
-        within_bounds(self.per_error * outputs)
+    fn damage(&self, error: &SampleError) -> f64 {
+        within_bounds(match self.effect {
+            Effect::PerError(per_error) => per_error * error.per_row(),
+            Effect::Squares(squares) => OF_SQUARES * self.sample.divergence(error, squares),
+        })
     }
 
     /// Whether few enough weights of the sample have enough of its energy. Spares most matrices the quantizing.
@@ -264,7 +235,7 @@ impl Matrix<'_> {
             |form: StoredForm| form.bytes(block, tensor.rows(), tensor.cols()).unwrap_or(u64::MAX) as f64;
         let damage = |form: StoredForm| -> Result<Option<f64>> {
             let found = self.sample.error(form)?.filter(|error| self.surveyor.is_allowed(error.cosine));
-            Ok(found.map(|error| self.damage(error.outputs)))
+            Ok(found.map(|error| self.damage(&error)))
         };
         let known = |quant: QuantType| options.iter().find(|(form, _)| *form == quant.into()).copied();
         let (Some(below), Some(above)) = (known(QuantType::N3), known(QuantType::N4)) else { return Ok(()) };
@@ -288,12 +259,7 @@ impl Matrix<'_> {
     }
 }
 
-/// The tensor as it is probed.
-fn as_probe(planned: &PlannedTensor) -> PlannedTensor {
-    planned.stored_as(PROBE.into())
-}
-
 /// A damage that can be added up: not NaN, which `max` alone would make the least of all.
-fn within_bounds(damage: f64) -> f64 {
+pub(super) fn within_bounds(damage: f64) -> f64 {
     if damage.is_nan() { MOST_DAMAGE } else { damage.clamp(LEAST_DAMAGE, MOST_DAMAGE) }
 }

@@ -4,17 +4,21 @@
 //! |---|---|
 //! | `types` | the types among which one is chosen |
 //! | `finer` | forms with rows in several types |
+//! | `probed` | what errors of a matrix do to the model |
 //! | `sample` | some rows of a matrix, and what each type does to them |
-//! | `matrices` | what each type of each matrix does to the model |
+//! | `matrices` | what each type of each matrix of a layer does to the model |
+//! | `ends` | what each form of embedding and head does to it |
 //! | `survey` | that of all matrices, layer by layer |
 //! | `survey_text` | what of a text it takes |
 //! | `survey_work` | how much work it is |
 //! | `refine` | whether what was chosen is the best of the model as a whole |
 //! | `for_size` | the plan that does least damage at a size |
 
+mod ends;
 mod finer;
 mod for_size;
 mod matrices;
+mod probed;
 mod refine;
 mod sample;
 mod survey;
@@ -24,5 +28,5 @@ mod types;
 
 pub(crate) use for_size::SizeRequest;
 pub(crate) use matrices::Surveyor;
-pub(crate) use survey::survey;
+pub(crate) use survey::{SurveySize, survey};
 pub(crate) use survey_text::LEAST_TOKENS;

@@ -6,21 +6,20 @@
 use qsf_runtime::progress::Progress;
 use qsf_runtime::source::WeightSource;
 
-use super::sample::SAMPLE_ROWS;
+use super::probed::probed_rows;
+use super::survey::SurveySize;
 use crate::fit::weights_of_layers;
 use crate::plan::PlannedTensor;
 
 /// Encoding a weight of a sample in one type, on the average of all types: trellis codes take most of it.
 const SAMPLED_WEIGHT: u64 = 100_000;
-/// Encoding a weight of a whole matrix in one type, on the average of all, fitted to what it reads and fitted to nothing.
-const FITTED_WEIGHT: u64 = 25_000;
-const PLAIN_WEIGHT: u64 = 4_000;
 /// Encoding a weight in the type that the whole model is probed with.
 const PROBED_WEIGHT: u64 = 20_000;
 
 /// The parts of a survey, and who hears of them.
 pub(super) struct SurveyWork<'a> {
     progress: &'a dyn Progress,
+    size: SurveySize,
     /// Tokens whose moments are taken.
     heard: u64,
     /// Tokens that one run of the probe takes.
@@ -35,13 +34,14 @@ impl<'a> SurveyWork<'a> {
     /// That of `source`, with the moments of `heard` tokens and a probe that runs `probed`.
     pub fn new(
         source: &dyn WeightSource,
+        size: SurveySize,
         heard: usize,
         probed: usize,
         progress: &'a dyn Progress,
     ) -> SurveyWork<'a> {
         let (config, layers) = (source.config(), weights_of_layers(source));
         let head = u64::from(config.vocab) * u64::from(config.hidden);
-        SurveyWork { progress, heard: heard as u64, probed: probed as u64, layers, head }
+        SurveyWork { progress, size, heard: heard as u64, probed: probed as u64, layers, head }
     }
 
     /// So many units are done.
@@ -59,17 +59,23 @@ impl<'a> SurveyWork<'a> {
         self.probed * (self.layers[layer as usize..].iter().sum::<u64>() + self.head)
     }
 
-    /// A matrix of `layer` in so many `types`, and the model with it.
-    pub fn matrix(&self, layer: u32, planned: &PlannedTensor, types: usize) -> u64 {
+    /// A matrix of `layer` in so many `types`, and the model with it, where it is `probed`.
+    pub fn matrix(&self, layer: u32, planned: &PlannedTensor, types: usize, probed: bool) -> u64 {
         let (rows, cols) = (planned.info.rows as u64, planned.info.cols as u64);
-        let sample = rows.min(SAMPLE_ROWS as u64) * cols * types as u64 * SAMPLED_WEIGHT;
-        sample + rows * cols * PROBED_WEIGHT + self.run_from(layer)
+        let sample = rows.min(self.size.sample_rows as u64) * cols * types as u64 * SAMPLED_WEIGHT;
+        let changed =
+            rows.min(probed_rows(planned.info.rows, planned.info.cols) as u64) * cols * PROBED_WEIGHT;
+        sample + if probed { changed + self.run_from(layer) } else { 0 }
     }
 
-    /// A matrix outside of layers, whole in one type, and the model with it.
-    pub fn end(&self, planned: &PlannedTensor, is_fitted: bool) -> u64 {
-        let each = if is_fitted { FITTED_WEIGHT } else { PLAIN_WEIGHT };
-        planned.info.rows as u64 * planned.info.cols as u64 * each + self.run_from(0)
+    /// A matrix outside of layers in so many `types`, with rows in so many `classes`, and the model with each of these.
+    pub fn end(&self, planned: &PlannedTensor, classes: u64, types: u64) -> u64 {
+        let (rows, cols) = (planned.info.rows as u64, planned.info.cols as u64);
+        let sample = rows.min(classes * self.size.sample_rows as u64) * cols * types * SAMPLED_WEIGHT;
+        let changed = rows.min(classes * probed_rows(planned.info.rows, planned.info.cols) as u64)
+            * cols
+            * PROBED_WEIGHT;
+        sample + changed + classes * self.run_from(0)
     }
 
     /// Hears of tokens whose moments were taken in a layer.

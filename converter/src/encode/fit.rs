@@ -49,15 +49,15 @@ impl Fit {
         true
     }
 
-    /// What errors of some rows do to their outputs: the sum over the rows e of `e H e'`, with H the moment; without one,
-    /// of squares.
-    pub fn output_error(&self, cpu: &Cpu, cols: usize, errors: &[f32]) -> f64 {
+    /// What the error e of each of some rows does to its output: `e H e'`, with H the moment; without one, the sum of squares.
+    pub fn output_errors(&self, cpu: &Cpu, cols: usize, errors: &[f32]) -> Vec<f64> {
         let Some(moment) = &self.moment else {
-            return errors.iter().map(|e| f64::from(*e).powi(2)).sum();
+            let squares = |errors: &[f32]| errors.iter().map(|e| f64::from(*e).powi(2)).sum();
+            return errors.chunks_exact(cols).map(squares).collect();
         };
         let mut pulls = vec![0.0; errors.len()];
         cpu.linear(moment, None, &Input::float(errors, cols), &mut pulls);
         let rows = errors.chunks_exact(cols).zip(pulls.chunks_exact(cols));
-        rows.map(|(errors, pulls)| f64::from(dot(errors, pulls))).sum()
+        rows.map(|(errors, pulls)| f64::from(dot(errors, pulls))).collect()
     }
 }

@@ -13,7 +13,7 @@
 //! | `cache` | what an earlier run has encoded |
 //! | `tensor` | a tensor as it is planned |
 //! | `expert_order` | which experts of a stack matter most |
-//! | `chosen_rows` | some rows of a matrix as a matrix of their own |
+//! | `chosen_rows` | some rows of a matrix as a matrix of their own, or changed in it |
 //! | `row_groups` | rows that are fitted in groups |
 //! | `parts` | a matrix whose rows are in several types |
 //! | `runs` | a tensor too large for memory, some rows at a time |
@@ -34,6 +34,7 @@ mod tensor;
 mod token_order;
 
 pub(crate) use cache::{NoCache, TensorCache, TensorRun};
+pub(crate) use chosen_rows::mix_rows;
 pub(crate) use encoder::{BlockForm, Encoder};
 pub(crate) use fit::{Fit, RowFits};
 pub(crate) use outliers::{OutlierSet, Saliency, add_outliers};

@@ -6,7 +6,7 @@ use qsf_format::{BlockSize, CodeTables, EncodedTensor, Layout, Outliers, RowPart
 use qsf_runtime::source::Tensor;
 
 use crate::error::{ConvertError, Result};
-use crate::plan::{StoredForm, TensorReport, TensorType};
+use crate::plan::{TensorReport, TensorType};
 
 /// The stored values of a tensor.
 #[derive(Debug, Clone)]
@@ -115,12 +115,6 @@ impl StoredTensor {
             true => Ok(Tensor::of_parts(parts, rows.clone())),
             false => Err(ConvertError::BrokenJournal { what: self.id.to_string() }),
         }
-    }
-
-    /// Whether it is stored as was asked for, and no part in a larger type.
-    pub fn is_of(&self, form: StoredForm) -> bool {
-        let finer = form.finer.types().map(|(quant, _)| TensorType::from(quant));
-        std::iter::once(form.quant).chain(finer).eq(self.records().map(|record| record.quant))
     }
 
     /// What is reported of it, of each part for itself.

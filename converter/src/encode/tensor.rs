@@ -54,6 +54,7 @@ impl<'a> TensorEncoder<'a> {
                 block: options.block,
                 tables: Arc::new(CodeTables::default()),
                 effort: match options.effort {
+                    SearchEffort::Low => Effort::BRIEF,
                     SearchEffort::Normal => Effort::FULL,
                     SearchEffort::High | SearchEffort::Max => Effort::THOROUGH,
                 },
@@ -71,6 +72,12 @@ impl<'a> TensorEncoder<'a> {
     /// Encodes faster and a little worse, for trial runs.
     pub fn quick(&self) -> TensorEncoder<'a> {
         let rows = Encoder { effort: Effort::QUICK, ..self.rows.clone() };
+        TensorEncoder { rows, ..self.clone() }
+    }
+
+    /// Encodes still faster, for what is measured to be compared with nothing but itself.
+    pub fn probing(&self) -> TensorEncoder<'a> {
+        let rows = Encoder { effort: Effort::PROBE, ..self.rows.clone() };
         TensorEncoder { rows, ..self.clone() }
     }
 

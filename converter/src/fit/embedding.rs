@@ -31,6 +31,7 @@ const LEAST_ROWS: usize = 16;
 pub(crate) fn head_tokens(config: &ModelConfig, effort: SearchEffort, tokens: usize) -> usize {
     match effort {
         _ if !config.tied_head => 0,
+        SearchEffort::Low => tokens.min(NORMAL_TOKENS / 4),
         SearchEffort::Normal => tokens.min(NORMAL_TOKENS),
         SearchEffort::High | SearchEffort::Max => tokens,
     }

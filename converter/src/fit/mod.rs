@@ -31,7 +31,7 @@ pub(crate) use fits::Fits;
 pub(crate) use importance::{
     PROBE_CHUNK, PROBE_CHUNKS, importance_of, probed_tokens, says_importance, weights_of_layers,
 };
-pub(crate) use output_gradients::{gradient_tokens, moment_rows, uses_gradients};
+pub(crate) use output_gradients::{OutputGradients, Squares, gradient_tokens, moment_rows, uses_gradients};
 pub(crate) use packed_moment::packed_bytes;
 pub(crate) use passes::{EMBEDDING_RECORD, FittedFile};
 pub(crate) use statistics::StatsFiles;

@@ -15,7 +15,7 @@ use crate::error::{ConvertError, Result};
 use crate::options::SearchEffort;
 use crate::plan::experts_of;
 use crate::quantize::RowFeedback;
-use crate::resume::{Journal, Records};
+use crate::resume::Records;
 use crate::session::Session;
 
 /// Begins the numbers by which the model draws tokens.
@@ -29,6 +29,9 @@ const MOST_TOKENS: usize = 65536;
 const LEAST_TOKENS: usize = 8192;
 /// What may enter all layers of all tokens, in bytes.
 const KEPT_BYTES: usize = 2 << 30;
+/// Most tokens for a search of low effort, which knows by them what each matrix does to predictions, and fewest of them.
+const LOW_TOKENS: usize = 4096;
+const LOW_LEAST_TOKENS: usize = 1024;
 /// Both at most for a search of normal effort.
 const NORMAL_TOKENS: usize = 16384;
 const NORMAL_KEPT_BYTES: usize = 1 << 30;
@@ -39,12 +42,16 @@ const NORMAL_LEAST_TOKENS: usize = 2048;
 pub(crate) fn gradient_tokens(source: &dyn WeightSource, effort: SearchEffort, tokens: usize) -> usize {
     let config = source.config();
     let of_token = (4 * config.stream_width() * config.layers as usize).max(1);
-    if effort == SearchEffort::Normal {
-        // A token takes as long as four that matrices are fitted to.
-        let most = (tokens / 2).min(NORMAL_KEPT_BYTES / of_token).min(NORMAL_TOKENS);
-        return if most < NORMAL_LEAST_TOKENS { 0 } else { most };
-    }
-    tokens.min((KEPT_BYTES / of_token).clamp(LEAST_TOKENS, MOST_TOKENS))
+    // A token takes as long as four that matrices are fitted to.
+    let (most, least) = match effort {
+        SearchEffort::Low => (LOW_TOKENS.min(tokens / 8), LOW_LEAST_TOKENS),
+        SearchEffort::Normal => (NORMAL_TOKENS.min(tokens / 2), NORMAL_LEAST_TOKENS),
+        SearchEffort::High | SearchEffort::Max => {
+            return tokens.min((KEPT_BYTES / of_token).clamp(LEAST_TOKENS, MOST_TOKENS));
+        }
+    };
+    let most = most.min(NORMAL_KEPT_BYTES / of_token);
+    if most < least { 0 } else { most }
 }
 
 /// Whether a conversion along a text of `tokens` uses gradients of this model.
@@ -67,8 +74,11 @@ pub(crate) fn moment_rows(source: &dyn WeightSource, layer: u32) -> impl Iterato
     })
 }
 
+/// Mean squares of gradients at the outputs of matrices.
+pub(crate) type Squares = BTreeMap<TensorId, Vec<f32>>;
+
 /// The moments of all layers, in the journal.
-pub(super) struct OutputGradients {
+pub(crate) struct OutputGradients {
     /// Tokens that they are of.
     tokens: usize,
     /// The layer that was asked for last.
@@ -82,14 +92,25 @@ impl OutputGradients {
     /// When the model is damaged, the journal cannot be written, memory runs out, or the user interrupts.
     pub fn measure(
         source: &dyn WeightSource,
-        journal: &mut Journal,
+        journal: &mut dyn Records,
         effort: SearchEffort,
         session: &Session<'_>,
+    ) -> Result<Option<OutputGradients>> {
+        OutputGradients::measure_with(source, journal, effort, session, &mut |_, _| {})
+    }
+
+    /// What [`measure`](Self::measure) does. `seen` hears of the moments of each layer that is measured now.
+    fn measure_with(
+        source: &dyn WeightSource,
+        journal: &mut dyn Records,
+        effort: SearchEffort,
+        session: &Session<'_>,
+        seen: &mut dyn FnMut(Option<u32>, &OutputMoments),
     ) -> Result<Option<OutputGradients>> {
         match check_gradients(source) {
             Ok(()) => {}
             Err(GradientError::Runtime(error)) => return Err(error.into()),
-            Err(_) if effort == SearchEffort::Normal => return Ok(None),
+            Err(_) if matches!(effort, SearchEffort::Low | SearchEffort::Normal) => return Ok(None),
             Err(error) => {
                 session.progress.warn(&format!(
                     "--effort {}: {error}: matrices are fitted to their inputs alone",
@@ -111,6 +132,7 @@ impl OutputGradients {
             let text = GradientText { source, cpu, sequences: &sequences, from: 0, progress, cancel };
             let mut failed = None;
             let measured = text.output_moments(SEED, &mut |layer, moments| {
+                seen(layer, &moments);
                 journal.put_new(&record_name(layer), &to_bytes(moments)).map_err(|error| {
                     failed = Some(error);
                     RuntimeError::Request("the journal cannot be written".into())
@@ -126,11 +148,54 @@ impl OutputGradients {
         Ok(Some(OutputGradients { tokens, layer: None }))
     }
 
+    /// The mean over tokens of the squares of the gradients at each output of each matrix of a layer: of few numbers, so that they
+    /// can be kept where `journal` keeps nothing.
+    ///
+    /// # Errors
+    /// As [`measure`](Self::measure).
+    pub fn squares(
+        source: &dyn WeightSource,
+        journal: &mut dyn Records,
+        effort: SearchEffort,
+        session: &Session<'_>,
+    ) -> Result<Option<Squares>> {
+        let mut found = Squares::new();
+        let mut seen = |layer, moments: &OutputMoments| {
+            let of_layer = moments.iter().map(|(kind, moment)| {
+                let n = moment.len().isqrt();
+                (TensorId { layer, kind: *kind }, (0..n).map(|i| moment[i * n + i]).collect::<Vec<f32>>())
+            });
+            found.extend(of_layer);
+        };
+        let Some(gradients) = OutputGradients::measure_with(source, journal, effort, session, &mut seen)?
+        else {
+            return Ok(None);
+        };
+        for layer in 0..source.config().layers {
+            if !found.keys().any(|id| id.layer == Some(layer)) {
+                let moments = moments_of(Some(layer), journal)?;
+                found.extend(
+                    moments.iter().map(|(kind, moment)| {
+                        (TensorId { layer: Some(layer), kind: *kind }, moment.diagonal())
+                    }),
+                );
+            }
+        }
+        let tokens = gradients.tokens.max(1) as f32;
+        found.values_mut().flatten().for_each(|square| *square /= tokens);
+        Ok(Some(found))
+    }
+
     /// What quantizers need of the gradients at a matrix, or at each of a stack of experts.
     ///
     /// # Errors
     /// When the journal cannot be read, or is damaged.
-    pub fn of(&mut self, isa: Isa, id: TensorId, journal: &mut Journal) -> Result<Option<Arc<RowFeedback>>> {
+    pub fn of(
+        &mut self,
+        isa: Isa,
+        id: TensorId,
+        journal: &mut dyn Records,
+    ) -> Result<Option<Arc<RowFeedback>>> {
         let Some(layer) = id.layer else { return Ok(None) };
         let known = match self.layer.take() {
             Some((known, moments)) if known == layer => moments,
@@ -147,7 +212,7 @@ impl OutputGradients {
     ///
     /// # Errors
     /// When the journal cannot be read, or is damaged.
-    pub fn of_embedding(&self, journal: &mut Journal) -> Result<Option<Vec<f32>>> {
+    pub fn of_embedding(&self, journal: &mut dyn Records) -> Result<Option<Vec<f32>>> {
         let moments = moments_of(None, journal)?;
         let mean = moments.get(&TensorKind::TokenEmbedding).map(|moment| moment.values(self.tokens));
         Ok(mean.filter(|values| values.iter().all(|value| value.is_finite())))
@@ -155,7 +220,7 @@ impl OutputGradients {
 }
 
 /// The moments of a layer, or of the token embedding, in the journal.
-fn moments_of(layer: Option<u32>, journal: &mut Journal) -> Result<BTreeMap<TensorKind, PackedMoment>> {
+fn moments_of(layer: Option<u32>, journal: &mut dyn Records) -> Result<BTreeMap<TensorKind, PackedMoment>> {
     let broken = || ConvertError::BrokenJournal { what: record_name(layer) };
     from_bytes(&journal.get(&record_name(layer))?.ok_or_else(broken)?).ok_or_else(broken)
 }

@@ -42,6 +42,11 @@ impl PackedMoment {
         self.roots.len()
     }
 
+    /// The diagonal.
+    pub fn diagonal(&self) -> Vec<f32> {
+        self.roots.iter().map(|root| self.mean * root * root).collect()
+    }
+
     /// What quantizers need; nothing where no gradient ever came.
     pub fn feedback(&self, isa: Isa, damping: f64) -> Option<RowFeedback> {
         if self.roots.iter().all(|root| *root == 0.0) {

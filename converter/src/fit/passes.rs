@@ -41,7 +41,11 @@ impl FittedFile<'_, '_> {
         let FittedFile { encoder, plan, file, session, .. } = self;
         let Session { cpu, tokens, progress, cancel } = session;
         let source = encoder.source;
-        let outputs = OutputGradients::measure(source, journal, effort, &session)?;
+        let outputs = match effort {
+            // By what it has of gradients types are chosen, and no more: to fit with them takes longer than to fit.
+            SearchEffort::Low => None,
+            _ => OutputGradients::measure(source, journal, effort, &session)?,
+        };
         let stored = match journal.get(EMBEDDING_RECORD)?.as_deref().map(from_bytes) {
             Some(Some(known)) => known,
             _ => {

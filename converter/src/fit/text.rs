@@ -87,8 +87,12 @@ pub fn default_tokens(source: &dyn WeightSource, effort: SearchEffort) -> usize 
 }
 
 fn tokens_for(weights: u64, effort: SearchEffort) -> usize {
-    let times = if effort == SearchEffort::Normal { 1 } else { 2 };
-    (times * MOST_WORK / weights.max(1)).clamp(LEAST_TOKENS, times * MOST_TOKENS) as usize
+    let (work, least, most) = match effort {
+        SearchEffort::Low => (MOST_WORK / 4, LEAST_TOKENS / 2, MOST_TOKENS / 4),
+        SearchEffort::Normal => (MOST_WORK, LEAST_TOKENS, MOST_TOKENS),
+        SearchEffort::High | SearchEffort::Max => (2 * MOST_WORK, LEAST_TOKENS, 2 * MOST_TOKENS),
+    };
+    (work / weights.max(1)).clamp(least, most) as usize
 }
 
 #[cfg(test)]
@@ -97,17 +101,17 @@ mod tests {
 
     #[test]
     fn tokens_fall_with_the_size_of_the_model_and_more_effort_takes_up_to_twice_as_many() {
-        use SearchEffort::{High, Max, Normal};
-        for (weights, normal, high) in [
-            (0, 131_072, 262_144),
-            (52_443_648, 131_072, 262_144),
-            (1 << 27, 65_536, 131_072),
-            (1 << 28, 32_768, 65_536),
-            (400_000_000, 32_768, 43_980),
-            (u64::MAX, 32_768, 32_768),
+        use SearchEffort::{High, Low, Max, Normal};
+        for (weights, low, normal, high) in [
+            (0, 32_768, 131_072, 262_144),
+            (52_443_648, 32_768, 131_072, 262_144),
+            (1 << 27, 16_384, 65_536, 131_072),
+            (1 << 28, 16_384, 32_768, 65_536),
+            (400_000_000, 16_384, 32_768, 43_980),
+            (u64::MAX, 16_384, 32_768, 32_768),
         ] {
-            let found = [Normal, High, Max].map(|effort| tokens_for(weights, effort));
-            assert_eq!(found, [normal, high, high], "{weights} weights");
+            let found = [Low, Normal, High, Max].map(|effort| tokens_for(weights, effort));
+            assert_eq!(found, [low, normal, high, high], "{weights} weights");
         }
     }
 }

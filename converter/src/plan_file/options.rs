@@ -21,7 +21,8 @@ const GGUF: &str = "gguf";
 const HF: &str = "hf";
 const COMPRESSED: &str = "compressed-tensors";
 const MLX: &str = "mlx";
-const EFFORTS: [SearchEffort; 3] = [SearchEffort::Normal, SearchEffort::High, SearchEffort::Max];
+const EFFORTS: [SearchEffort; 4] =
+    [SearchEffort::Low, SearchEffort::Normal, SearchEffort::High, SearchEffort::Max];
 
 /// Options of a conversion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

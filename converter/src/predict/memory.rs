@@ -157,7 +157,7 @@ pub(super) fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &Conve
     // A choice that is checked on the whole model holds each matrix in its type and the next ones.
     let variants = match options.effort {
         SearchEffort::Max => FORMS_OF_A_MATRIX * options.size_limit.unwrap_or(0),
-        SearchEffort::Normal | SearchEffort::High => 0,
+        SearchEffort::Low | SearchEffort::Normal | SearchEffort::High => 0,
     };
     Ok(streams.max(survey + variants))
 }

@@ -14,13 +14,13 @@ use super::memory::{BUFFERS, bytes_to_write, peak_bytes, resident_bytes};
 use super::size::predicted_file_bytes;
 use super::time::seconds_of_conversion;
 use crate::checks::notes_on_flags;
-use crate::choose::{LEAST_TOKENS, SizeRequest, Surveyor, survey};
+use crate::choose::{LEAST_TOKENS, SizeRequest, SurveySize, Surveyor, survey};
 use crate::encode::TensorEncoder;
 use crate::error::Result;
 use crate::fit::{StatsFiles, says_importance, tell_parts, with_text};
 use crate::foresee::{target_warning, warnings};
 use crate::gguf::count_files;
-use crate::options::{Calibration, ConvertOptions, OutlierChoice};
+use crate::options::{Calibration, ConvertOptions, OutlierChoice, SearchEffort};
 use crate::plan::{Plan, PlannedTensor};
 use crate::plan_file::SavedPlan;
 use crate::planning::plan_of;
@@ -169,8 +169,17 @@ fn damage_of_plan(
             && planned.info.id.kind != TensorKind::Positions
     };
     let types = |planned: &PlannedTensor| vec![planned.quant];
-    let surveyor =
-        Surveyor { encoder, plan, outliers, wanted: &wanted, types: &types, finer: false, cpu: session.cpu };
+    let surveyor = Surveyor {
+        encoder,
+        plan,
+        outliers,
+        wanted: &wanted,
+        size: SurveySize::of(SearchEffort::Normal),
+        squares: None,
+        types: &types,
+        finer: false,
+        cpu: session.cpu,
+    };
     let found = survey(&surveyor, stats, &mut NoRecords, session)?;
     Ok(found.tensors.iter().filter_map(|tensor| tensor.options.first()).map(|(_, damage)| damage).sum())
 }

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::encode::{BlockForm, Fit, TensorEncoder};
 use crate::error::Result;
 use crate::fit::{Fits, StatsFiles, gradient_tokens, head_tokens, probed_tokens, uses_gradients};
-use crate::options::ConvertOptions;
+use crate::options::{ConvertOptions, SearchEffort};
 
 use crate::plan::{Plan, PlannedTensor, TensorType, experts_of, layout_of};
 use crate::session::Session;
@@ -52,7 +52,9 @@ pub(super) fn seconds_of_conversion(
         let heard = head_tokens(source.config(), options.effort, session.tokens.len()) as f64;
         let passes = 2.0 * measured + forward * (1.0 + heard / session.tokens.len() as f64);
         seconds += layers * chunks * passes;
-        if uses_gradients(source, options.effort, session.tokens.len()) {
+        // With low effort types are chosen by them, which is done.
+        if options.effort != SearchEffort::Low && uses_gradients(source, options.effort, session.tokens.len())
+        {
             let part = gradient_tokens(source, options.effort, session.tokens.len()) as f64
                 / session.tokens.len() as f64;
             seconds += layers * chunks * part * GRADIENT_PASSES * forward;

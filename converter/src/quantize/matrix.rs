@@ -40,8 +40,12 @@ pub struct Effort {
 }
 
 impl Effort {
+    /// For what is compared with nothing but itself.
+    pub const PROBE: Effort = Effort { descents: 0, survivors: 64 };
     /// For trial runs.
     pub const QUICK: Effort = Effort { descents: 4, survivors: 64 };
+    /// For those who cannot wait: a third of the time of [`FULL`](Self::FULL).
+    pub const BRIEF: Effort = Effort { descents: 2, survivors: 64 };
     /// All that was found to pay.
     pub const FULL: Effort = Effort { descents: 4, survivors: 192 };
     /// For those who have time: 2 to 3 % less error of trellis types, in twice the time.

@@ -28,6 +28,8 @@ fn a_plan_makes_the_bytes_of_the_conversion_itself() {
     let (demo, small) = (demo_model(dir.path()), small_model(dir.path()));
     let text = format!("--calibration {CALIBRATION} --calibration-tokens 1500");
     planned_is_direct(dir.path(), &demo, &format!("--target-size 500kB {text}"));
+    let more = format!("--calibration {CALIBRATION} --calibration-tokens 9000");
+    planned_is_direct(dir.path(), &demo, &format!("--target-size 500kB {more} --effort low"));
     planned_is_direct(dir.path(), &small, &format!("--target-bpw 5 {text} --effort max --clusters 8"));
     planned_is_direct(
         dir.path(),

@@ -171,6 +171,22 @@ fn more_effort_makes_another_file_of_the_same_size_that_is_no_worse_but_by_chanc
 }
 
 #[test]
+fn low_effort_chooses_types_by_gradients_and_loses_little() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = demo_model(dir.path());
+    let args = format!("--target-size 560kB --calibration {CALIBRATION} --calibration-tokens 16384");
+    let [normal, low] = ["normal.qsf", "low.qsf"].map(|name| dir.path().join(name));
+    call(&model, &normal, &args).run().ok();
+    let found = call(&model, &low, &format!("{args} --effort low -v")).run().ok();
+    let steps = ["measuring gradients", "choosing types", "quantizing"].map(|step| found.stderr.find(step));
+    assert!(steps.is_sorted() && steps[0].is_some(), "{}", found.stderr);
+    let size = fs::metadata(&low).unwrap().len();
+    assert!((540_000..=560_000).contains(&size), "{size} bytes");
+    let (less, more) = (divergence(&normal, &model), divergence(&low, &model));
+    assert!(more < 1.5 * less, "KLD {more} with low effort, {less} with normal");
+}
+
+#[test]
 fn a_model_without_gradients_is_fitted_to_its_inputs_and_says_so_where_more_was_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let model = dir.path().join("mamba2");

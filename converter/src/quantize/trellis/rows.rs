@@ -13,7 +13,7 @@ use super::super::lane_groups::encode_groups;
 use super::super::strips::STRIP;
 use super::super::vectors::inverse;
 use super::code::Code;
-use super::search::{Search, Steps};
+use super::search::{ROWS_TOGETHER, Row, Search, Steps};
 
 /// Row scale in the unit of a stored one.
 const ROW_UNIT: f32 = qsf_format::TRELLIS_UNIT;
@@ -68,25 +68,19 @@ impl<const BITS: usize> TrellisRows<'_, BITS> {
     }
 }
 
-/// The search for the path of one row.
-struct OneRow<'a, 'b, const BITS: usize> {
+/// The searches for the paths of some rows.
+struct SomeRows<'a, 'b, 'c, const BITS: usize> {
     shared: &'a Shared<'a, BITS>,
-    search: &'a mut Search<'b, BITS>,
-    originals: &'a [f32],
-    /// R.
-    scale: f32,
-    codes: &'a mut [u8],
-    values: &'a mut [f32],
-    loss: &'a mut f64,
+    searches: &'a mut [Search<'b, BITS>],
+    rows: &'a mut [Row<'c>],
 }
 
-impl<const BITS: usize> VectorWork for OneRow<'_, '_, BITS> {
+impl<const BITS: usize> VectorWork for SomeRows<'_, '_, '_, BITS> {
     #[inline(always)]
     fn run<V: Vector>(self) {
         let Shared { rows, ordered, weights, used, .. } = self.shared;
-        let row = Steps { originals: self.originals, weights, ordered: *ordered, used };
-        *self.loss =
-            self.search.run::<V>(&row, self.scale * ROW_UNIT, rows.survivors, self.codes, self.values);
+        let steps = Steps { weights, ordered: *ordered, used };
+        Search::run::<V>(self.searches, self.rows, &steps, rows.survivors);
     }
 }
 
@@ -131,13 +125,27 @@ impl<const BITS: usize> Shared<'_, BITS> {
             }
         }
         let (mut codes, mut found) = (vec![0; rows * steps], vec![0.0; rows * steps]);
-        let each = codes.par_chunks_exact_mut(steps).zip(found.par_chunks_exact_mut(steps));
-        let each = each.zip(ordered.par_chunks_exact(steps)).zip(&scales[..rows]);
+        // With many threads, each has a row of its own.
+        let together = ROWS_TOGETHER.min(LANES.div_ceil(rayon::current_num_threads()));
+        let at_once = together * steps;
+        let each = codes.par_chunks_mut(at_once).zip(found.par_chunks_mut(at_once));
+        let each = each.zip(ordered.par_chunks(at_once)).zip(scales[..rows].par_chunks(together));
         each.for_each_init(
-            || Search::new(&self.code, steps),
-            |search, (((codes, values), originals), &scale)| {
-                let work = OneRow { shared: self, search, originals, scale, codes, values, loss: &mut 0.0 };
-                vector::run(isa, work);
+            || (0..together).map(|_| Search::new(&self.code, steps)).collect::<Vec<_>>(),
+            |searches, (((codes, values), originals), scales)| {
+                let mut losses = [0.0; ROWS_TOGETHER];
+                let each = codes.chunks_exact_mut(steps).zip(values.chunks_exact_mut(steps));
+                let each = each.zip(originals.chunks_exact(steps)).zip(scales.iter().zip(&mut losses));
+                let row = |(((codes, values), originals), (scale, loss))| Row {
+                    originals,
+                    scale: scale * ROW_UNIT,
+                    codes,
+                    values,
+                    loss,
+                };
+                let mut rows: Vec<Row<'_>> = each.map(row).collect();
+                let searches = &mut searches[..rows.len()];
+                vector::run(isa, SomeRows { shared: self, searches, rows: &mut rows });
             },
         );
         let mut group = RowGroup::new(steps, STRIP, &ordered);
@@ -264,16 +272,15 @@ mod tests {
                 used: (0..steps).map(|step| column_of_step(step) < cols).collect(),
             };
             let (mut loss, mut codes, mut values) = (0.0, vec![0; steps], vec![0.0; steps]);
-            let work = OneRow {
-                shared: &shared,
-                search: &mut Search::new(&shared.code, steps),
+            let row = Row {
                 originals: &originals,
-                scale: 2.0,
+                scale: 2.0 * ROW_UNIT,
                 codes: &mut codes,
                 values: &mut values,
                 loss: &mut loss,
             };
-            vector::run(Isa::best(), work);
+            let searches = &mut [Search::new(&shared.code, steps)];
+            vector::run(Isa::best(), SomeRows { shared: &shared, searches, rows: &mut [row] });
 
             let mut bytes = vec![0; 2 + steps * BITS / 8];
             bytes[..2].copy_from_slice(&half::f16::from_f32(2.0).to_le_bytes());
@@ -295,6 +302,33 @@ mod tests {
                 "{quant}, {cols}: {loss} for {recomputed}"
             );
         }
+    }
+
+    #[test]
+    fn rows_that_take_turns_have_the_bytes_of_rows_that_have_a_thread_each() {
+        let (cols, quant) = (200usize, QuantType::X3);
+        let Encoding::Trellis { state, .. } = quant.encoding() else { panic!("{quant}") };
+        let moment: Vec<f32> =
+            (0..cols * cols).map(|i| 1.0 / (1.0 + (i / cols).abs_diff(i % cols) as f32)).collect();
+        let feedback = Feedback::new(Isa::best(), &moment, 0.01).unwrap();
+        let rows = TrellisRows::<3> {
+            isa: Isa::best(),
+            state,
+            sums: BUILT_IN.sums(quant).unwrap(),
+            cols,
+            feedback: Some(&feedback),
+            importance: &[],
+            scale: 1.0,
+            survivors: 16,
+        };
+        let values: Vec<f32> = (0..22 * cols).map(|i| ((i * i) as f32 * 0.37).sin()).collect();
+        let by = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| rows.encode(&values)).unwrap()
+        };
+        let alone = by(16);
+        assert_eq!(by(1), alone);
+        assert_eq!(by(7), alone);
     }
 
     #[test]

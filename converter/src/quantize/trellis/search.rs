@@ -7,7 +7,9 @@
 //! Trans. Commun. 43, 1995): the cost of a path is its true loss. Sixteen steps are settled once 64 more are known; from then
 //! on their errors move the targets of the whole row, and survivors that disagree are given up.
 
-use qsf_runtime::cpu::lanes::{LANES, Lanes};
+use std::ops::Range;
+
+use qsf_runtime::cpu::lanes::LANES;
 use qsf_runtime::cpu::vector::Vector;
 
 use super::super::feedback::Ordered;
@@ -16,6 +18,9 @@ use super::code::Code;
 use super::cut::{Aim, Cut};
 use super::path::{Choice, MOST};
 use super::survivors::{GroupEnds, REACH, Step, Survivors};
+
+/// Rows that take turns: as many as have room in a second-level cache.
+pub(super) const ROWS_TOGETHER: usize = 4;
 
 /// Steps whose choices are remembered.
 const WINDOW: usize = REACH * LANES;
@@ -36,13 +41,27 @@ pub(super) struct Search<'a, const BITS: usize> {
     choices: Vec<[Choice; MOST]>,
     /// Targets that include the errors of settled steps.
     targets: Vec<f32>,
+    /// Loss of the settled steps, and the last bits of these.
+    total: f64,
+    last: u16,
 }
 
-/// The steps of one row.
-#[derive(Clone, Copy)]
-pub(super) struct Steps<'a> {
+/// A row that is searched.
+pub(super) struct Row<'a> {
     /// Weights in step order; 0 in steps past the last column.
     pub originals: &'a [f32],
+    /// The value of level 1.
+    pub scale: f32,
+    /// The bits of every step, and their values.
+    pub codes: &'a mut [u8],
+    pub values: &'a mut [f32],
+    /// What the path costs.
+    pub loss: &'a mut f64,
+}
+
+/// What the steps of all rows have in common.
+#[derive(Clone, Copy)]
+pub(super) struct Steps<'a> {
     /// What a squared distance from the target costs; 0 in steps past the last column.
     pub weights: &'a [f32],
     /// How errors move later targets.
@@ -64,65 +83,87 @@ impl<'a, const BITS: usize> Search<'a, BITS> {
             cut: Cut::new(),
             choices: vec![[Choice::default(); MOST]; WINDOW],
             targets: vec![0.0; steps],
+            total: 0.0,
+            last: 0,
         }
     }
 
-    /// The best path found for levels times `scale`, with about `most` survivors: the bits of every step into `codes`, their values into
-    /// `values`. Returns the loss.
+    /// The best path found for levels times the scale of each row, with about `most` survivors. Rows go on in turns, so that what errors
+    /// do to targets is read from memory once for all of them.
     #[inline(always)]
     pub(super) fn run<V: Vector>(
-        &mut self,
+        searches: &mut [Search<'a, BITS>],
+        rows: &mut [Row<'_>],
         steps: &Steps<'_>,
-        scale: f32,
         most: usize,
-        codes: &mut [u8],
-        values: &mut [f32],
-    ) -> f64 {
-        for (value, level) in self.values.iter_mut().zip(self.code.levels()) {
-            *value = scale * level;
+    ) {
+        let (count, mut settled) = (steps.weights.len(), 0);
+        for (search, row) in searches.iter_mut().zip(&*rows) {
+            search.begin(row, most);
         }
-        self.targets.copy_from_slice(steps.originals);
-        self.survivors.restart();
-        self.ends.restart();
-        self.cut.restart(most);
-        let count = steps.originals.len();
-        let (mut total, mut settled, mut last_settled) = (0.0, 0, 0);
-        for t in 0..count {
-            self.take::<V>(t, scale, steps);
-            let at_end = t + 1 == count;
-            if at_end || (t % LANES == LANES - 1 && t + 1 - settled == WINDOW) {
-                let best = self.survivors.best();
-                total += f64::from(self.survivors.costs[best]);
-                let end = if at_end { count } else { settled + LANES };
-                self.trace(t, best, settled..end, &mut last_settled, codes, values);
-                if !at_end {
-                    let choices = &mut self.choices[t % WINDOW];
-                    // Of the groups that are remembered, one is settled.
-                    self.survivors.give_up(best, REACH - 1, &mut self.ends, |to, from| {
-                        choices[to] = choices[from];
-                    });
-                    if let Some(ordered) = steps.ordered {
-                        self.pass_on::<V>(settled, steps.originals, values, &ordered.upper);
-                    }
+        for first in (0..count).step_by(LANES) {
+            let known = first + LANES;
+            let at_end = known >= count;
+            let settles = at_end || known - settled == WINDOW;
+            let end = if at_end { count } else { settled + LANES };
+            for (search, row) in searches.iter_mut().zip(&mut *rows) {
+                for t in first..known.min(count) {
+                    search.take::<V>(t, row, steps);
+                }
+                if settles {
+                    search.settle(known.min(count) - 1, settled..end, at_end, row);
+                }
+            }
+            if settles {
+                if let Some(ordered) = steps.ordered.filter(|_| !at_end) {
+                    pass_on::<V, BITS>(searches, rows, settled, &ordered.upper);
                 }
                 settled = end;
             }
         }
-        total
+        for (search, row) in searches.iter().zip(rows) {
+            *row.loss = search.total;
+        }
+    }
+
+    fn begin(&mut self, row: &Row<'_>, most: usize) {
+        for (value, level) in self.values.iter_mut().zip(self.code.levels()) {
+            *value = row.scale * level;
+        }
+        self.targets.copy_from_slice(row.originals);
+        self.survivors.restart();
+        self.ends.restart();
+        self.cut.restart(most);
+        (self.total, self.last) = (0.0, 0);
+    }
+
+    /// Step `t` is known: settles `steps`, and gives up the survivors that disagree.
+    #[inline(always)]
+    fn settle(&mut self, t: usize, steps: Range<usize>, at_end: bool, row: &mut Row<'_>) {
+        let best = self.survivors.best();
+        self.total += f64::from(self.survivors.costs[best]);
+        self.trace(t, best, steps, row);
+        if !at_end {
+            let choices = &mut self.choices[t % WINDOW];
+            // Of the groups that are remembered, one is settled.
+            self.survivors.give_up(best, REACH - 1, &mut self.ends, |to, from| {
+                choices[to] = choices[from];
+            });
+        }
     }
 
     /// Step `t`: the survivors go on, and the best of their paths become the survivors.
     #[inline(always)]
-    fn take<V: Vector>(&mut self, t: usize, scale: f32, steps: &Steps<'_>) {
+    fn take<V: Vector>(&mut self, t: usize, row: &Row<'_>, steps: &Steps<'_>) {
         std::mem::swap(&mut self.survivors, &mut self.before);
         let (target, weight) = (self.targets[t], steps.weights[t]);
-        let aim = Aim { target, weight, scale, used: steps.used[t] };
+        let aim = Aim { target, weight, scale: row.scale, used: steps.used[t] };
         let chosen = self.cut.choose::<V, BITS>(&self.before, aim, self.code);
         for (choice, path) in self.choices[t % WINDOW].iter_mut().zip(chosen) {
             *choice = path.choice();
         }
         let (code, values, ordered) = (self.code, &self.values, steps.ordered);
-        let step = Step { code, values, original: steps.originals[t], number: t, ordered };
+        let step = Step { code, values, original: row.originals[t], number: t, ordered };
         self.survivors.come_from::<V, BITS>(&self.before, chosen, &step);
         if t % LANES == LANES - 1 {
             std::mem::swap(&mut self.ends, &mut self.ends_before);
@@ -130,46 +171,75 @@ impl<'a, const BITS: usize> Search<'a, BITS> {
         }
     }
 
-    /// Walks back from survivor `best` of step `t` and writes the steps `settled`, before which the bits are `last`.
-    fn trace(
-        &self,
-        t: usize,
-        best: usize,
-        settled: std::ops::Range<usize>,
-        last: &mut u16,
-        codes: &mut [u8],
-        values: &mut [f32],
-    ) {
+    /// Walks back from survivor `best` of step `t` and writes the steps `settled`.
+    fn trace(&mut self, t: usize, best: usize, settled: Range<usize>, row: &mut Row<'_>) {
         let mut at = best;
         for i in (settled.start..=t).rev() {
             let choice = self.choices[i % WINDOW][at];
             if settled.contains(&i) {
-                codes[i] = choice.bits() as u8;
+                row.codes[i] = choice.bits() as u8;
             }
             at = choice.parent();
         }
         for i in settled {
-            values[i] = self.values[Code::<BITS>::place(self.code.context(*last), u16::from(codes[i]))];
-            *last = Code::<BITS>::after(*last, u16::from(codes[i]));
+            let new = u16::from(row.codes[i]);
+            row.values[i] = self.values[Code::<BITS>::place(self.code.context(self.last), new)];
+            self.last = Code::<BITS>::after(self.last, new);
         }
     }
+}
 
-    /// Moves the targets that the errors of sixteen settled steps have not reached yet.
-    #[inline(always)]
-    fn pass_on<V: Vector>(&mut self, first: usize, originals: &[f32], values: &[f32], upper: &Strips) {
-        let mut errors: Lanes = [0.0; LANES];
-        for (error, (original, value)) in
-            errors.iter_mut().zip(originals[first..].iter().zip(&values[first..]))
-        {
-            *error = original - value;
+/// Moves the targets of all rows that the errors of sixteen settled steps have not reached yet.
+#[inline(always)]
+fn pass_on<V: Vector, const BITS: usize>(
+    searches: &mut [Search<'_, BITS>],
+    rows: &[Row<'_>],
+    first: usize,
+    upper: &Strips,
+) {
+    let mut at = 0;
+    while at + ROWS_TOGETHER <= searches.len() {
+        let (searches, rows) = (&mut searches[at..], &rows[at..]);
+        pass_on_together::<V, BITS, ROWS_TOGETHER>(searches, rows, first, upper);
+        at += ROWS_TOGETHER;
+    }
+    for at in at..searches.len() {
+        pass_on_together::<V, BITS, 1>(&mut searches[at..], &rows[at..], first, upper);
+    }
+}
+
+/// Those of the first `N` rows.
+#[inline(always)]
+#[allow(
+    clippy::needless_range_loop,
+    reason = "iterators over arrays that are not unfolded keep sums in memory"
+)]
+fn pass_on_together<V: Vector, const BITS: usize, const N: usize>(
+    searches: &mut [Search<'_, BITS>],
+    rows: &[Row<'_>],
+    first: usize,
+    upper: &Strips,
+) {
+    let mut errors = [[0.0; LANES]; N];
+    for n in 0..N {
+        for i in 0..LANES {
+            errors[n][i] = rows[n].originals[first + i] - rows[n].values[first + i];
         }
-        for column in (first + WINDOW + LANES..self.targets.len()).step_by(LANES) {
-            let rows = &upper.strip(column / STRIP)[first..first + LANES];
-            let mut sum = V::load(&self.targets[column..]);
-            for (error, row) in errors.iter().zip(rows) {
-                sum = sum.fma(V::splat(*error), V::load(&row[column % STRIP..]));
+    }
+    for column in (first + WINDOW + LANES..searches[0].targets.len()).step_by(LANES) {
+        let strip = &upper.strip(column / STRIP)[first..first + LANES];
+        let mut sums = [V::splat(0.0); N];
+        for n in 0..N {
+            sums[n] = V::load(&searches[n].targets[column..]);
+        }
+        for i in 0..LANES {
+            let row = V::load(&strip[i][column % STRIP..]);
+            for n in 0..N {
+                sums[n] = sums[n].fma(V::splat(errors[n][i]), row);
             }
-            self.targets[column..column + LANES].copy_from_slice(&sum.to_lanes());
+        }
+        for n in 0..N {
+            searches[n].targets[column..column + LANES].copy_from_slice(&sums[n].to_lanes());
         }
     }
 }
