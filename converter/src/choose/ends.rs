@@ -11,8 +11,8 @@ use qsf_format::{QuantType, TensorKind};
 use qsf_runtime::source::{Replaced, Tensor};
 
 use super::finer::finer_forms;
-use super::matrices::{SurveyedLayer, SurveyedTensor, Surveyor, within_bounds};
-use super::probed::{Probed, probed_rows};
+use super::matrices::{SurveyedLayer, SurveyedTensor, Surveyor};
+use super::probed::{Probed, probed_rows, within_bounds};
 use super::sample::{Sample, spread_rows};
 use super::survey_work::SurveyWork;
 use super::types::form_of;
@@ -150,7 +150,8 @@ impl Whole<'_> {
     /// Divergence of the model for each unit of the mean error of a class's rows; `None` where the probe's scales leave f16.
     fn damage_per_error(&self, classes: &[Class], probe: &mut Probe<'_>) -> Result<Option<Vec<f64>>> {
         let Whole { surveyor, planned, tensor, fit } = *self;
-        let probed = Probed { surveyor, planned, tensor, fit, quant: PROBE };
+        let Surveyor { encoder, cpu, .. } = *surveyor;
+        let probed = Probed { encoder, cpu, planned, tensor, fit, quant: PROBE };
         let (kind, is_fitted) = (planned.info.id.kind, surveyor.is_fitted(planned));
         let mut all = vec![0.0; classes.len()];
         if is_fitted {

@@ -6,7 +6,8 @@ use qsf_format::{Provenance, TensorId, TensorKind};
 
 use super::matrices::Surveyor;
 use super::refine::Refinement;
-use super::survey::{SurveySize, survey};
+use super::survey::survey;
+use super::survey_size::SurveySize;
 use super::types::{Offer, joined, unmeasured};
 use crate::encode::TensorEncoder;
 use crate::error::{ConvertError, Result};

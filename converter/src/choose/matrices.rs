@@ -12,9 +12,9 @@ use qsf_runtime::cpu::Cpu;
 use qsf_runtime::source::{Replaced, Tensor};
 use serde::{Deserialize, Serialize};
 
-use super::probed::{Probed, probed_rows};
+use super::probed::{Probed, probed_rows, within_bounds};
 use super::sample::{Sample, SampleError, spread_rows};
-use super::survey::SurveySize;
+use super::survey_size::SurveySize;
 use super::survey_work::SurveyWork;
 use super::types::form_of;
 use crate::encode::{Fit, TensorEncoder};
@@ -36,10 +36,6 @@ const SHARES: [OutlierShare; 2] = [OutlierShare::millionths(1_000), OutlierShare
 /// Part of the output error's energy that the larger share must have for outliers to be tried at all. Half a percent apart
 /// costs 0.2 bits a weight, which as a finer type take a quarter of the error; of normally distributed weights it has 5 %.
 const LEAST_ENERGY: f64 = 0.1;
-/// Least damage of anything: that a measured divergence is below its noise does not make a tensor free.
-const LEAST_DAMAGE: f64 = 1e-9;
-/// Most damage of anything, and that of what makes predictions that are no numbers.
-pub(super) const MOST_DAMAGE: f64 = 1e6;
 
 /// One tensor in every type that it may get.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -151,7 +147,7 @@ impl Surveyor<'_> {
             None => {
                 let rows = spread_rows(tensor.rows(), probed_rows(tensor.rows(), tensor.cols()));
                 let part = rows.len() as f64 / tensor.rows().max(1) as f64;
-                let probed = Probed { surveyor: self, planned, tensor: &tensor, fit, quant: PROBE };
+                let probed = Probed { encoder, cpu: self.cpu, planned, tensor: &tensor, fit, quant: PROBE };
                 let measure =
                     |changed: &Replaced<'_>| Ok(probe.divergence(&LayerWeights::load(changed, layer)?)?);
                 let Some(per_error) = probed.per_error(rows, measure)? else { return Ok(Vec::new()) };
@@ -257,9 +253,4 @@ impl Matrix<'_> {
         }
         Ok(())
     }
-}
-
-/// A damage that can be added up: not NaN, which `max` alone would make the least of all.
-pub(super) fn within_bounds(damage: f64) -> f64 {
-    if damage.is_nan() { MOST_DAMAGE } else { damage.clamp(LEAST_DAMAGE, MOST_DAMAGE) }
 }

@@ -9,6 +9,7 @@
 //! | `matrices` | what each type of each matrix of a layer does to the model |
 //! | `ends` | what each form of embedding and head does to it |
 //! | `survey` | that of all matrices, layer by layer |
+//! | `survey_size` | how much of them it measures |
 //! | `survey_text` | what of a text it takes |
 //! | `survey_work` | how much work it is |
 //! | `refine` | whether what was chosen is the best of the model as a whole |
@@ -22,11 +23,13 @@ mod probed;
 mod refine;
 mod sample;
 mod survey;
+mod survey_size;
 mod survey_text;
 mod survey_work;
 mod types;
 
 pub(crate) use for_size::SizeRequest;
 pub(crate) use matrices::Surveyor;
-pub(crate) use survey::{SurveySize, survey};
+pub(crate) use survey::survey;
+pub(crate) use survey_size::SurveySize;
 pub(crate) use survey_text::LEAST_TOKENS;

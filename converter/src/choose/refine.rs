@@ -12,7 +12,7 @@ use qsf_runtime::LayerWeights;
 use qsf_runtime::source::{Replaced, Tensor, WeightSource};
 use serde::{Deserialize, Serialize};
 
-use super::matrices::MOST_DAMAGE;
+use super::probed::MOST_DAMAGE;
 use super::survey_text::SurveyText;
 use crate::encode::{Fit, TensorEncoder};
 use crate::error::Result;

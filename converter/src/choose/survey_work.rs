@@ -7,7 +7,7 @@ use qsf_runtime::progress::Progress;
 use qsf_runtime::source::WeightSource;
 
 use super::probed::probed_rows;
-use super::survey::SurveySize;
+use super::survey_size::SurveySize;
 use crate::fit::weights_of_layers;
 use crate::plan::PlannedTensor;
 
