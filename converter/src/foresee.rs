@@ -10,7 +10,7 @@ use qsf_runtime::source::WeightSource;
 use qsf_runtime::source::gguf::GgufNames;
 
 use crate::error::{ConvertError, Result};
-use crate::fit::{moment_rows, packed_bytes, uses_gradients};
+use crate::fit::{TOKENS_PER_COLUMN, moment_rows, packed_bytes, uses_gradients};
 use crate::gguf::header_bytes;
 use crate::hf::directory_bytes;
 use crate::options::ConvertOptions;
@@ -19,9 +19,6 @@ use crate::sections::{text_bytes, unhashed_provenance};
 
 /// Names that belong to files of other programs.
 const FOREIGN: [&str; 6] = ["safetensors", "bin", "pt", "pth", "mlx", "npz"];
-/// Fewer tokens than this part of the widest input's columns, and what a matrix is fitted to is mostly chance: measured in
-/// docs/measurements/quality.md.
-const TOKENS_PER_COLUMN: usize = 4;
 
 /// Refuses what cannot be: a file that is larger than it may be, or than there is room for.
 ///

@@ -136,7 +136,7 @@ pub struct ConvertArgs {
     #[arg(long, value_name = "TEXT")]
     pub(super) calibration: Vec<PathBuf>,
     /// Tokens of the calibration text to use [default: from 131072 for models of up to 67 million weights to 32768 for
-    /// those of 268 million and more; with --effort low half as many or less, with high and max up to twice as many]
+    /// those of 268 million and more; with --effort low fewer, with high and max up to twice as many]
     #[arg(long, value_name = "N", requires = "runs_text")]
     pub(super) calibration_tokens: Option<usize>,
     /// How long to search: low takes a third of the time, for large models and small machines; high takes two to three times as long for

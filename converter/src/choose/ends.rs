@@ -142,9 +142,9 @@ impl Whole<'_> {
     /// About so many rows of a class, from all over it. Those of matrices of other rows than tokens are as they come.
     fn rows(&self, class: &Class, most: usize) -> Vec<u32> {
         let order = self.surveyor.encoder.token_order.tokens();
-        let all_rows = order.len() == self.tensor.rows();
+        let of_tokens = order.len() == self.tensor.rows();
         let places = spread_rows(class.len(), most).into_iter().map(|place| class.start + place as usize);
-        places.map(|place| if all_rows { order[place] } else { place as u32 }).collect()
+        places.map(|place| if of_tokens { order[place] } else { place as u32 }).collect()
     }
 
     /// Divergence of the model for each unit of the mean error of a class's rows; `None` where the probe's scales leave f16.

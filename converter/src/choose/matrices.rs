@@ -122,8 +122,13 @@ impl Surveyor<'_> {
         self.wanted_of(layer).map(of).sum::<u64>() + layer.map_or(0, |layer| work.run_from(layer))
     }
 
+    /// What gradients say of a matrix; nothing where none were taken, or a damaged journal has none of any output.
+    fn squares_of(&self, id: TensorId) -> Option<&[f32]> {
+        self.squares?.get(&id).map(Vec::as_slice).filter(|squares| !squares.is_empty())
+    }
+
     fn work_of_matrix(&self, work: &SurveyWork<'_>, layer: u32, planned: &PlannedTensor) -> u64 {
-        let probed = self.squares.is_none_or(|squares| !squares.contains_key(&planned.info.id));
+        let probed = self.squares_of(planned.info.id).is_none();
         work.matrix(layer, planned, (self.types)(planned).len(), probed)
     }
 
@@ -142,7 +147,7 @@ impl Surveyor<'_> {
     ) -> Result<Vec<(StoredForm, f64)>> {
         let (encoder, id) = (self.encoder, planned.info.id);
         let tensor = encoder.source.load(id)?;
-        let effect = match self.squares.and_then(|squares| squares.get(&id)) {
+        let effect = match self.squares_of(id) {
             Some(squares) => Effect::Squares(squares),
             None => {
                 let rows = spread_rows(tensor.rows(), probed_rows(tensor.rows(), tensor.cols()));

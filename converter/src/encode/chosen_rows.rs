@@ -22,7 +22,7 @@ impl ForeignRows for ChosenRows {
     }
 
     fn row_bytes(&self) -> usize {
-        (self.tensor.stored_bytes() / self.tensor.rows().max(1) as u64) as usize
+        row_bytes(&self.tensor)
     }
 
     fn decode_row(&self, isa: Isa, row: usize, out: &mut [f32]) {
@@ -54,7 +54,7 @@ impl ForeignRows for MixedRows {
     }
 
     fn row_bytes(&self) -> usize {
-        (self.tensor.stored_bytes() / self.tensor.rows().max(1) as u64) as usize
+        row_bytes(&self.tensor)
     }
 
     fn decode_row(&self, isa: Isa, row: usize, out: &mut [f32]) {
@@ -63,4 +63,9 @@ impl ForeignRows for MixedRows {
             None => self.tensor.decode_row(isa, row, out),
         }
     }
+}
+
+/// Stored bytes of a row, on the average.
+fn row_bytes(tensor: &Tensor) -> usize {
+    (tensor.stored_bytes() / tensor.rows().max(1) as u64) as usize
 }

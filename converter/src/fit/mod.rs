@@ -35,6 +35,7 @@ pub(crate) use output_gradients::{OutputGradients, Squares, gradient_tokens, mom
 pub(crate) use packed_moment::packed_bytes;
 pub(crate) use passes::{EMBEDDING_RECORD, FittedFile};
 pub(crate) use statistics::StatsFiles;
+pub(crate) use text::TOKENS_PER_COLUMN;
 pub(crate) use written::with_text;
 
 pub use collect::{StatisticsFile, collect_statistics, merge_statistics};

@@ -14,6 +14,10 @@ use crate::options::{Calibration, SearchEffort, Written};
 /// code of this project.
 const DEFAULT_TEXT: &str = include_str!("../../data/calibration.txt");
 
+/// Fewer tokens than this part of the widest input's columns, and what a matrix is fitted to is mostly chance: measured in
+/// docs/measurements/quality.md.
+pub(crate) const TOKENS_PER_COLUMN: usize = 4;
+
 /// Tokens that a model of any size gets.
 const LEAST_TOKENS: u64 = 32_768;
 /// Most tokens for a search of normal effort.
@@ -83,7 +87,11 @@ pub fn calibrate(
 /// As many tokens of a calibration text as a model of this size is worth waiting for: more text makes the moments of inputs surer, and
 /// time goes with tokens times weights. More effort takes up to twice as many.
 pub fn default_tokens(source: &dyn WeightSource, effort: SearchEffort) -> usize {
-    tokens_for(source.tensors().iter().map(|t| t.rows as u64 * t.cols as u64).sum(), effort)
+    let weights = source.tensors().iter().map(|t| t.rows as u64 * t.cols as u64).sum();
+    let matrices = source.tensors().iter().filter(|t| t.id.kind.is_matrix());
+    // Low effort saves time, but not so much that a file may be worse than without a text.
+    let least = TOKENS_PER_COLUMN.saturating_mul(matrices.map(|t| t.cols).max().unwrap_or(0));
+    tokens_for(weights, effort).max(least.min(LEAST_TOKENS as usize))
 }
 
 fn tokens_for(weights: u64, effort: SearchEffort) -> usize {
