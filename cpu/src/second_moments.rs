@@ -4,18 +4,22 @@
 //! to the element's total. So sums have the same bits whatever tile or thread computes them, as long as the rows come in the
 //! same groups.
 
+use super::aligned::AlignedFloats;
 use super::backend::Cpu;
-use super::lanes::LANES;
+use super::lanes::{LANES, Lanes};
 use super::vector::{self, Vector, VectorWork};
 
 /// Columns of a panel: two vectors.
 const PANEL: usize = 2 * LANES;
 
+/// Rows of two panels that take three quarters of a small first-level cache.
+const BLOCK: usize = 96;
+
 /// Rows of activations in panels of 32 columns, each row by row, so that products of two panels read memory in order.
 /// Missing columns of the last panel are zeros.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct ColumnPanels {
-    values: Vec<f32>,
+    values: AlignedFloats,
     rows: usize,
     cols: usize,
 }
@@ -34,15 +38,16 @@ impl ColumnPanels {
         assert!(cols > 0 && x.len().is_multiple_of(cols), "{} values are not rows of {cols}", x.len());
         (self.rows, self.cols) = (x.len() / cols, cols);
         let panel = self.rows * PANEL;
-        self.values.clear();
-        self.values.resize(cols.div_ceil(PANEL) * panel, 0.0);
         if panel == 0 {
             return;
         }
-        cpu.for_each_chunk(&mut self.values, panel, x.len(), |i, panel| {
+        let values = self.values.at_least(cols.div_ceil(PANEL) * panel);
+        cpu.for_each_chunk(values, panel, x.len(), |i, panel| {
             let columns = i * PANEL..cols.min((i + 1) * PANEL);
             for (to, row) in panel.chunks_exact_mut(PANEL).zip(x.chunks_exact(cols)) {
-                to[..columns.len()].copy_from_slice(&row[columns.clone()]);
+                let (to, missing) = to.split_at_mut(columns.len());
+                to.copy_from_slice(&row[columns.clone()]);
+                missing.fill(0.0);
             }
         });
     }
@@ -109,26 +114,31 @@ impl VectorWork for Band<'_> {
 }
 
 impl Band<'_> {
-    /// The products with panel `j` of `y`, in tiles of `I` columns of x by `J` vectors of columns of y.
+    /// The products with panel `j` of `y`, in tiles of `I` columns of x by `J` vectors of columns of y. A block of rows of both panels
+    /// stays in the nearest cache while all tiles pass by.
     #[inline(always)]
     fn tiles<V: Vector, const I: usize, const J: usize>(&mut self, j: usize) {
         let (y, n) = (self.y.panel(j), self.y.cols);
         let rows = self.totals.len() / n;
-        for i in (0..rows).step_by(I) {
-            for part in 0..PANEL / (J * LANES) {
-                let sums = tile::<V, I, J>(self.x, y, i / I, part);
-                let column = j * PANEL + part * J * LANES;
-                for (row, sums) in (i..rows).zip(sums) {
-                    // The band starts at the diagonal.
-                    let skip = if self.upper { self.first * PANEL + row } else { 0 };
-                    let totals = &mut self.totals[row * n..][..n];
-                    for (k, sum) in sums.into_iter().enumerate() {
-                        let start = column + k * LANES;
-                        for (c, sum) in (start..n).zip(sum.to_lanes()) {
-                            if c >= skip {
-                                totals[c] += sum;
-                            }
-                        }
+        let mut sums = [[0.0; LANES]; PANEL * PANEL / LANES];
+        for (x, y) in self.x.chunks(BLOCK).zip(y.chunks(BLOCK)) {
+            for i in (0..rows).step_by(I) {
+                for part in 0..PANEL / (J * LANES) {
+                    let place = i * (PANEL / LANES) + part * I * J;
+                    tile::<V, I, J>(x, y, i / I, part, &mut sums[place..place + I * J]);
+                }
+            }
+        }
+        for row in 0..rows {
+            // The band starts at the diagonal.
+            let skip = if self.upper { self.first * PANEL + row } else { 0 };
+            let totals = &mut self.totals[row * n..][..n];
+            for vector in 0..PANEL / LANES {
+                let (part, k) = (vector / J, vector % J);
+                let place = row / I * I * (PANEL / LANES) + part * I * J + row % I * J + k;
+                for (c, sum) in (j * PANEL + vector * LANES..n).zip(sums[place]) {
+                    if c >= skip {
+                        totals[c] += sum;
                     }
                 }
             }
@@ -136,7 +146,7 @@ impl Band<'_> {
     }
 }
 
-/// Columns `I * i ..` of x times vectors `J * j ..` of y, summed over the rows.
+/// Adds columns `I * i ..` of x times vectors `J * j ..` of y, row by row, to `sums`.
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "see the first comment inside")]
 fn tile<V: Vector, const I: usize, const J: usize>(
@@ -144,11 +154,17 @@ fn tile<V: Vector, const I: usize, const J: usize>(
     y: &[[f32; PANEL]],
     i: usize,
     j: usize,
-) -> [[V; J]; I] {
+    sums: &mut [Lanes],
+) {
     // Loops over indices: iterators over arrays are calls where the compiler inlines little, which keep the sums in memory.
     let rows = x.len().min(y.len());
     let (x, y) = (x.as_flattened().as_chunks::<I>().0, y.as_flattened().as_chunks::<LANES>().0);
-    let mut sums = [[V::splat(0.0); J]; I];
+    let mut acc = [[V::splat(0.0); J]; I];
+    for c in 0..I {
+        for k in 0..J {
+            acc[c][k] = V::from_lanes(&sums[c * J + k]);
+        }
+    }
     for row in 0..rows {
         let x = &x[row * (PANEL / I) + i];
         let mut vectors = [V::splat(0.0); J];
@@ -158,11 +174,15 @@ fn tile<V: Vector, const I: usize, const J: usize>(
         for c in 0..I {
             let x = V::splat(x[c]);
             for k in 0..J {
-                sums[c][k] = sums[c][k].fma(x, vectors[k]);
+                acc[c][k] = acc[c][k].fma(x, vectors[k]);
             }
         }
     }
-    sums
+    for c in 0..I {
+        for k in 0..J {
+            sums[c * J + k] = acc[c][k].to_lanes();
+        }
+    }
 }
 
 #[cfg(test)]

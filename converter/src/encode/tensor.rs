@@ -71,7 +71,7 @@ impl<'a> TensorEncoder<'a> {
 
     /// Encodes faster and a little worse, for trial runs.
     pub fn quick(&self) -> TensorEncoder<'a> {
-        let rows = Encoder { effort: Effort::QUICK, ..self.rows.clone() };
+        let rows = Encoder { effort: self.rows.effort.at_most(Effort::QUICK), ..self.rows.clone() };
         TensorEncoder { rows, ..self.clone() }
     }
 

@@ -12,8 +12,11 @@ use super::input::{Coded, Input};
 use super::output::Output;
 use crate::tensor::{NativeRows, Tensor};
 
-/// Decoded weight rows that a thread multiplies with a batch of tokens at a time: each time, all tokens come through the caches.
-const DECODED_ROWS: usize = 16;
+/// Decoded weights that a thread multiplies with a batch of tokens at a time, when all tokens come through the caches: three quarters of a
+/// small second-level cache.
+const BATCH_FLOATS: usize = (768 << 10) / size_of::<f32>();
+/// Fewest and most rows of these.
+const BATCH_ROWS: (usize, usize) = (16, 64);
 /// Decoded weights that a thread multiplies with a single token at a time: half of a small first-level cache.
 const DECODED_FLOATS: usize = (16 << 10) / size_of::<f32>();
 
@@ -99,7 +102,10 @@ unsafe fn float_rows(
         return float_matvec::matvec(cpu.isa(), native.quant(), native.rows(rows), input.x, out);
     }
     let Scratch { decoded, results, .. } = scratch;
-    let step = if m == 1 { (DECODED_FLOATS / k).next_multiple_of(4).max(4) } else { DECODED_ROWS };
+    let step = match m {
+        1 => (DECODED_FLOATS / k).next_multiple_of(4).max(4),
+        _ => (BATCH_FLOATS / k / BATCH_ROWS.0 * BATCH_ROWS.0).clamp(BATCH_ROWS.0, BATCH_ROWS.1),
+    };
     let decoded = decoded.at_least(step * k);
     if results.len() < step * m {
         results.resize(step * m, 0.0);

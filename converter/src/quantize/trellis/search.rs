@@ -20,7 +20,7 @@ use super::path::{Choice, MOST};
 use super::survivors::{GroupEnds, REACH, Step, Survivors};
 
 /// Rows that take turns: as many as have room in a second-level cache.
-pub(super) const ROWS_TOGETHER: usize = 4;
+pub(super) const ROWS_TOGETHER: usize = 8;
 
 /// Steps whose choices are remembered.
 const WINDOW: usize = REACH * LANES;
@@ -197,18 +197,18 @@ fn pass_on<V: Vector, const BITS: usize>(
     first: usize,
     upper: &Strips,
 ) {
-    let mut at = 0;
-    while at + ROWS_TOGETHER <= searches.len() {
+    let (mut at, count) = (0, searches.len());
+    while at < count {
         let (searches, rows) = (&mut searches[at..], &rows[at..]);
-        pass_on_together::<V, BITS, ROWS_TOGETHER>(searches, rows, first, upper);
-        at += ROWS_TOGETHER;
-    }
-    for at in at..searches.len() {
-        pass_on_together::<V, BITS, 1>(&mut searches[at..], &rows[at..], first, upper);
+        at += match count - at {
+            ROWS_TOGETHER.. => pass_on_together::<V, BITS, ROWS_TOGETHER>(searches, rows, first, upper),
+            4.. => pass_on_together::<V, BITS, 4>(searches, rows, first, upper),
+            _ => pass_on_together::<V, BITS, 1>(searches, rows, first, upper),
+        };
     }
 }
 
-/// Those of the first `N` rows.
+/// Those of the first `N` rows. Returns `N`.
 #[inline(always)]
 #[allow(
     clippy::needless_range_loop,
@@ -219,7 +219,7 @@ fn pass_on_together<V: Vector, const BITS: usize, const N: usize>(
     rows: &[Row<'_>],
     first: usize,
     upper: &Strips,
-) {
+) -> usize {
     let mut errors = [[0.0; LANES]; N];
     for n in 0..N {
         for i in 0..LANES {
@@ -242,4 +242,5 @@ fn pass_on_together<V: Vector, const BITS: usize, const N: usize>(
             searches[n].targets[column..column + LANES].copy_from_slice(&sums[n].to_lanes());
         }
     }
+    N
 }

@@ -22,6 +22,17 @@ struct Aligned(Lanes);
 
 const ZEROS: Aligned = Aligned([0.0; LANES]);
 
+/// A 1 in the lane of that number.
+static ONE: [Aligned; LANES] = {
+    let mut one = [ZEROS; LANES];
+    let mut lane = 0;
+    while lane < LANES {
+        one[lane].0[lane] = 1.0;
+        lane += 1;
+    }
+    one
+};
+
 /// Survivors of a step. What is behind the last of them counts as a path of infinite cost.
 #[derive(Debug)]
 pub(super) struct Survivors {
@@ -88,8 +99,8 @@ pub(super) struct Step<'a, const BITS: usize> {
 impl Survivors {
     /// One path of no steps, whose bits are 0.
     pub(super) fn restart(&mut self) {
+        self.costs[..self.len].fill(f32::INFINITY);
         self.len = 1;
-        self.costs.fill(f32::INFINITY);
         (self.costs[0], self.last[0], self.contexts[0]) = (0.0, 0, 0);
         (self.offsets[0], self.origins[0], self.group[0]) = (0.0, 0, ZEROS);
     }
@@ -119,13 +130,11 @@ impl Survivors {
         paths: &[Path],
         step: &Step<'_, BITS>,
     ) {
+        self.costs[paths.len()..self.len.max(paths.len())].fill(f32::INFINITY);
         self.len = paths.len();
-        self.costs[paths.len()..].fill(f32::INFINITY);
         let lane = step.number % LANES;
         let next = (lane + 1) % LANES;
-        let mut here = [0.0; LANES];
-        here[lane] = 1.0;
-        let here = V::from_lanes(&here).larger(V::splat(0.0));
+        let here = V::from_lanes(&ONE[lane].0).larger(V::splat(0.0));
         let row = step.ordered.map(|ordered| {
             let column = step.number - lane;
             V::load(&ordered.upper.strip(column / STRIP)[step.number][column % STRIP..])
