@@ -106,6 +106,7 @@ unsafe fn float_rows(
         1 => (DECODED_FLOATS / k).next_multiple_of(4).max(4),
         _ => (BATCH_FLOATS / k / BATCH_ROWS.0 * BATCH_ROWS.0).clamp(BATCH_ROWS.0, BATCH_ROWS.1),
     };
+    let step = step.min(rows.len().max(1));
     let decoded = decoded.at_least(step * k);
     if results.len() < step * m {
         results.resize(step * m, 0.0);
