@@ -44,7 +44,7 @@ impl Effort {
     pub const PROBE: Effort = Effort { descents: 0, survivors: 64 };
     /// For trial runs.
     pub const QUICK: Effort = Effort { descents: 4, survivors: 64 };
-    /// For those who cannot wait: a fifth of the time of [`FULL`](Self::FULL).
+    /// For those who cannot wait.
     pub const BRIEF: Effort = Effort { descents: 2, survivors: 32 };
     /// All that was found to pay.
     pub const FULL: Effort = Effort { descents: 4, survivors: 192 };
