@@ -43,12 +43,8 @@ pub fn read_bandwidth(threads: usize) -> Result<Bandwidth> {
 }
 
 fn read_buffer(isa: Isa, threads: usize, bytes: usize) -> Result<Bandwidth> {
-    let share = (bytes / threads).next_multiple_of(STEP).max(STEP);
-    let bytes = share * threads;
-    let mut buffer = MmapMut::map_anon(bytes).map_err(|_| RuntimeError::OutOfMemory {
-        what: "buffer that bandwidth is measured with".into(),
-        bytes: bytes as u64,
-    })?;
+    let (share, mut buffer) = map_shares(threads, bytes)?;
+    let bytes = buffer.len();
     // Only advice: with small pages, looking up addresses costs a little.
     #[cfg(target_os = "linux")]
     let _ = buffer.advise(memmap2::Advice::HugePage);
@@ -83,6 +79,20 @@ fn read_buffer(isa: Isa, threads: usize, bytes: usize) -> Result<Bandwidth> {
     Ok(Bandwidth { threads, gb_per_second: bytes as f64 / best / 1e9, buffer_bytes: bytes })
 }
 
+/// A buffer of `bytes`, and the bytes of it that belong to each thread. A process may have less than the machine (`ulimit -v`), and
+/// last-level caches of a large host ask for gigabytes: then the buffer is the largest half, quarter, eighth that can be had.
+fn map_shares(threads: usize, bytes: usize) -> Result<(usize, MmapMut)> {
+    let share = (bytes / threads).next_multiple_of(STEP).max(STEP);
+    match MmapMut::map_anon(share * threads) {
+        Ok(buffer) => Ok((share, buffer)),
+        Err(_) if bytes > LEAST_BYTES => map_shares(threads, (bytes / 2).max(LEAST_BYTES)),
+        Err(_) => Err(RuntimeError::OutOfMemory {
+            what: "buffer that bandwidth is measured with".into(),
+            bytes: (share * threads) as u64,
+        }),
+    }
+}
+
 /// The wrapping sum of the 64-bit words of some bytes: as little work per byte as can be.
 struct Sum<'a>(&'a [u8]);
 
@@ -114,6 +124,14 @@ mod tests {
         for isa in Isa::available() {
             assert_eq!(isa.vectorize(Sum(&bytes)), expected, "{isa:?}");
         }
+    }
+
+    #[test]
+    fn a_buffer_beyond_what_the_process_may_have_becomes_smaller() {
+        // A quarter of all addresses: no system gives so much.
+        let (share, buffer) = map_shares(2, usize::MAX / 4).unwrap();
+        assert_eq!(buffer.len(), 2 * share);
+        assert!(buffer.len() >= LEAST_BYTES && buffer.len() < usize::MAX / 4);
     }
 
     #[test]
