@@ -24,12 +24,7 @@ pub(super) struct RowGroup {
 impl RowGroup {
     /// Takes at most 16 rows of `cols` values, padded to blocks of `block` columns.
     pub(super) fn new(cols: usize, block: usize, rows: &[f32]) -> RowGroup {
-        let mut originals = vec![ZEROS; cols.next_multiple_of(block)];
-        for (lane, row) in rows.chunks_exact(cols).enumerate() {
-            for (out, value) in originals.iter_mut().zip(row) {
-                out[lane] = *value;
-            }
-        }
+        let originals = lanes_of_rows(cols, block, rows);
         let values = vec![ZEROS; originals.len()];
         RowGroup { errors: originals.clone(), originals, values }
     }
@@ -291,9 +286,20 @@ impl RowGroup {
     }
 }
 
+/// At most 16 rows of `cols` values, a row per lane, padded with zeros to blocks of `block` columns.
+pub(super) fn lanes_of_rows(cols: usize, block: usize, rows: &[f32]) -> Vec<Lanes> {
+    let mut columns = vec![ZEROS; cols.next_multiple_of(block)];
+    for (lane, row) in rows.chunks_exact(cols).enumerate() {
+        for (out, value) in columns.iter_mut().zip(row) {
+            out[lane] = *value;
+        }
+    }
+    columns
+}
+
 /// A row per lane times a symmetric matrix.
 #[inline(always)]
-fn product<V: Vector>(factors: &[Lanes], matrix: &Strips) -> Vec<Lanes> {
+pub(super) fn product<V: Vector>(factors: &[Lanes], matrix: &Strips) -> Vec<Lanes> {
     let mut out = vec![ZEROS; matrix.size()];
     for (strip, out) in out.chunks_exact_mut(STRIP).enumerate() {
         accumulate::<V>(out, factors, matrix.strip(strip));

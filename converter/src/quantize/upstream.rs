@@ -12,7 +12,7 @@ use qsf_runtime::cpu::vector::{self, Vector, VectorWork};
 use rayon::prelude::*;
 
 use super::feedback::{Feedback, Ordered};
-use super::group::RowGroup;
+use super::group::lanes_of_rows;
 use super::strips::{STRIP, Strips, accumulate};
 use super::vectors::ZEROS;
 
@@ -63,16 +63,23 @@ impl Correction {
         let cols = feedback.cols();
         assert!(values.len().is_multiple_of(cols.max(1)), "{} values in rows of {cols}", values.len());
         let mut out = values.to_vec();
-        out.par_chunks_mut(LANES * cols.max(1)).enumerate().for_each(|(i, rows)| {
-            let start = (first + i * LANES) * cols;
-            let residual = self.residual.as_ref().map_or(&[][..], |all| &all[start..start + rows.len()]);
-            vector::run(isa, Move { rows, cols, correction: self, residual, ordered: feedback.natural() });
+        // Many rows read a strip of the moments once, but every thread should have some.
+        let groups = values.len() / cols.max(1) / (LANES * rayon::current_num_threads());
+        let rows = LANES * groups.clamp(1, MOST_GROUPS);
+        out.par_chunks_mut(rows * cols.max(1)).enumerate().for_each(|(i, values)| {
+            let start = (first + i * rows) * cols;
+            let residual = self.residual.as_ref().map_or(&[][..], |all| &all[start..start + values.len()]);
+            let ordered = feedback.natural();
+            vector::run(isa, Move { rows: values, cols, correction: self, residual, ordered });
         });
         out
     }
 }
 
-/// The work on at most 16 rows.
+/// Groups of 16 rows that a thread works on together.
+const MOST_GROUPS: usize = 4;
+
+/// The work on some rows.
 struct Move<'a> {
     rows: &'a mut [f32],
     cols: usize,
@@ -86,60 +93,73 @@ impl VectorWork for Move<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
         let Correction { difference, inverse, part, .. } = self.correction;
-        let group = RowGroup::new(self.cols, STRIP, self.rows);
-        let mut step = vec![ZEROS; group.originals.len()];
-        for (lane, row) in self.residual.chunks_exact(self.cols).enumerate() {
-            for (step, value) in step.iter_mut().zip(row) {
-                step[lane] = value * inverse;
+        let group_values = LANES * self.cols;
+        let originals: Vec<_> =
+            self.rows.chunks(group_values).map(|rows| lanes_of_rows(self.cols, STRIP, rows)).collect();
+        let mut steps: Vec<_> = originals.iter().map(|group| vec![ZEROS; group.len()]).collect();
+        for (steps, rows) in steps.iter_mut().zip(self.residual.chunks(group_values)) {
+            *steps = lanes_of_rows(self.cols, STRIP, rows);
+            for step in steps {
+                *step = V::from_lanes(step).mul(V::splat(*inverse)).to_lanes();
             }
         }
-        for (strip, out) in step.chunks_exact_mut(STRIP).enumerate() {
-            accumulate::<V>(out, &group.originals, difference.strip(strip));
+        for strip in 0..difference.size() / STRIP {
+            for (steps, originals) in steps.iter_mut().zip(&originals) {
+                let out = &mut steps[strip * STRIP..][..STRIP];
+                accumulate::<V>(out, originals, difference.strip(strip));
+            }
         }
-        divide::<V>(&mut step, self.ordered);
-        for (lane, row) in self.rows.chunks_exact_mut(self.cols).enumerate() {
-            for (value, step) in row.iter_mut().zip(&step) {
-                *value = part.mul_add(step[lane], *value);
+        divide::<V>(&mut steps, self.ordered);
+        for (rows, steps) in self.rows.chunks_mut(group_values).zip(&steps) {
+            for (lane, row) in rows.chunks_exact_mut(self.cols).enumerate() {
+                for (value, step) in row.iter_mut().zip(steps) {
+                    *value = part.mul_add(step[lane], *value);
+                }
             }
         }
     }
 }
 
-/// `x` with `x U D U' = b`, in the place of `b`.
+/// `x` with `x U D U' = b` for each group of rows, in the place of `b`.
 #[inline(always)]
-fn divide<V: Vector>(b: &mut [Lanes], ordered: &Ordered) {
+fn divide<V: Vector>(groups: &mut [Vec<Lanes>], ordered: &Ordered) {
     let upper = &ordered.upper;
+    let strips = upper.size() / STRIP;
     // z with z U' = b, from the last column to the first.
-    for strip in (0..b.len() / STRIP).rev() {
+    for strip in (0..strips).rev() {
         let rows = upper.strip(strip);
-        let (before, block) = b.split_at_mut(strip * STRIP);
-        let block = &mut block[..STRIP];
-        for j in (0..STRIP).rev() {
-            block[j] = less_product::<V>(&block[j], &block[j + 1..], &rows[strip * STRIP + j][j + 1..]);
-        }
-        for (out, row) in before.iter_mut().zip(rows) {
-            *out = less_product::<V>(out, block, row);
+        for b in &mut *groups {
+            let (before, block) = b.split_at_mut(strip * STRIP);
+            let block = &mut block[..STRIP];
+            for j in (0..STRIP).rev() {
+                block[j] = less_product::<V>(&block[j], &block[j + 1..], &rows[strip * STRIP + j][j + 1..]);
+            }
+            for (out, row) in before.iter_mut().zip(rows) {
+                *out = less_product::<V>(out, block, row);
+            }
         }
     }
     // y = z D^-1, then x with x U = y, from the first to the last. `negative` holds -x.
-    let mut negative = vec![ZEROS; b.len()];
-    for strip in 0..b.len() / STRIP {
+    let mut negative: Vec<_> = groups.iter().map(|b| vec![ZEROS; b.len()]).collect();
+    for strip in 0..strips {
         let rows = upper.strip(strip);
         let start = strip * STRIP;
-        let block = &mut b[start..start + STRIP];
-        for (j, out) in block.iter_mut().enumerate() {
-            let pivot = ordered.pivots[start + j];
-            let inverse = if pivot == 0.0 { 0.0 } else { 1.0 / pivot };
-            *out = V::from_lanes(out).mul(V::splat(inverse)).to_lanes();
-        }
-        accumulate::<V>(block, &negative[..start], rows);
-        for j in 0..STRIP {
-            let mut x = V::from_lanes(&block[j]);
-            for i in 0..j {
-                x = x.fma(V::from_lanes(&negative[start + i]), V::splat(rows[start + i][j]));
+        for (b, negative) in groups.iter_mut().zip(&mut negative) {
+            let block = &mut b[start..start + STRIP];
+            for (j, out) in block.iter_mut().enumerate() {
+                let pivot = ordered.pivots[start + j];
+                let inverse = if pivot == 0.0 { 0.0 } else { 1.0 / pivot };
+                *out = V::from_lanes(out).mul(V::splat(inverse)).to_lanes();
             }
-            block[j] = x.to_lanes();
-            negative[start + j] = V::splat(0.0).sub(x).to_lanes();
+            accumulate::<V>(block, &negative[..start], rows);
+            for j in 0..STRIP {
+                let mut x = V::from_lanes(&block[j]);
+                for i in 0..j {
+                    x = x.fma(V::from_lanes(&negative[start + i]), V::splat(rows[start + i][j]));
+                }
+                block[j] = x.to_lanes();
+                negative[start + j] = V::splat(0.0).sub(x).to_lanes();
+            }
         }
     }
 }

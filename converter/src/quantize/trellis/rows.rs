@@ -7,7 +7,7 @@ use qsf_runtime::cpu::vector::{self, Vector, VectorWork};
 use rayon::prelude::*;
 
 use super::super::feedback::{Feedback, Ordered, column_of_step};
-use super::super::group::RowGroup;
+use super::super::group::{RowGroup, product};
 use super::super::half_scale::{ScaleOverflow, round_to_f16};
 use super::super::lane_groups::encode_groups;
 use super::super::strips::STRIP;
@@ -87,7 +87,7 @@ impl<const BITS: usize> VectorWork for SomeRows<'_, '_, '_, BITS> {
 /// Better row scales for at most 16 rows.
 struct Refit<'a, const BITS: usize> {
     shared: &'a Shared<'a, BITS>,
-    group: &'a mut RowGroup,
+    group: &'a RowGroup,
     scales: &'a mut Lanes,
 }
 
@@ -154,7 +154,7 @@ impl<const BITS: usize> Shared<'_, BITS> {
                 out[lane] = *value;
             }
         }
-        vector::run(isa, Refit { shared: self, group: &mut group, scales: &mut scales });
+        vector::run(isa, Refit { shared: self, group: &group, scales: &mut scales });
         Some(Coded { scales, codes })
     }
 
@@ -172,54 +172,38 @@ impl<const BITS: usize> Shared<'_, BITS> {
     }
 
     /// The row scales that suit the paths best, where that gains anything after rounding.
+    ///
+    /// With levels v times `1 + r`, the loss `(e - r v) H (e - r v)'` is `e H e' - 2 r (e H v') + r^2 (v H v')`: one product with H
+    /// says what each r gains.
     #[inline(always)]
-    fn refit<V: Vector>(&self, group: &mut RowGroup, scales: &mut Lanes) {
-        let mut errors = group.originals.clone();
-        for ((error, value), used) in errors.iter_mut().zip(&group.values).zip(&self.used) {
-            let difference = V::from_lanes(error).sub(V::from_lanes(value));
-            *error = if *used { difference.to_lanes() } else { [0.0; LANES] };
-        }
-        group.errors = errors;
-        match self.ordered {
-            Some(ordered) => {
-                let mut pull = group.pull::<V>(&ordered.moment);
-                let factor = group.best_factor::<V>(&ordered.moment, &pull);
-                let (better, values) = self.scaled(group, scales, &factor);
-                let accepted = group.accept::<V>(values, ordered, &mut pull);
-                for lane in 0..LANES {
-                    scales[lane] = if accepted[lane] { better[lane] } else { scales[lane] };
-                }
-            }
+    fn refit<V: Vector>(&self, group: &RowGroup, scales: &mut Lanes) {
+        let curved = match self.ordered {
+            Some(ordered) => product::<V>(&group.values, &ordered.moment),
             None => {
-                let (mut along, mut curve) = (V::splat(0.0), V::splat(0.0));
-                for ((error, value), weight) in group.errors.iter().zip(&group.values).zip(&self.weights) {
-                    let value = V::from_lanes(value);
-                    let weighted = value.mul(V::splat(*weight));
-                    along = along.fma(weighted, V::from_lanes(error));
-                    curve = curve.fma(weighted, value);
-                }
-                let factor = V::splat(1.0).fma(along, inverse(curve)).to_lanes();
-                (*scales, group.values) = self.scaled(group, scales, &factor);
+                let weighted =
+                    |(value, weight): (&Lanes, &f32)| V::from_lanes(value).mul(V::splat(*weight)).to_lanes();
+                group.values.iter().zip(&self.weights).map(weighted).collect()
+            }
+        };
+        let (mut along, mut curve) = (V::splat(0.0), V::splat(0.0));
+        for ((original, value), (curved, used)) in
+            group.originals.iter().zip(&group.values).zip(curved.iter().zip(&self.used))
+        {
+            if *used {
+                let (value, curved) = (V::from_lanes(value), V::from_lanes(curved));
+                along = along.fma(V::from_lanes(original).sub(value), curved);
+                curve = curve.fma(value, curved);
             }
         }
-    }
-
-    /// Row scales times `factor`, rounded, and the values under them.
-    fn scaled(&self, group: &RowGroup, scales: &Lanes, factor: &Lanes) -> (Lanes, Vec<Lanes>) {
-        let mut better = *scales;
+        let factor = V::splat(1.0).fma(along, inverse(curve)).to_lanes();
+        let (along, curve) = (along.to_lanes(), curve.to_lanes());
         for lane in 0..LANES {
-            let scale = round_to_f16(scales[lane] * factor[lane]);
-            better[lane] = if scale > 0.0 && scale.is_finite() { scale } else { scales[lane] };
-        }
-        let mut values = group.values.clone();
-        for value in &mut values {
-            for lane in 0..LANES {
-                // A level is an integer, and the quotient next to it.
-                let level = (value[lane] / (scales[lane] * ROW_UNIT)).round_ties_even();
-                value[lane] = if scales[lane] == 0.0 { 0.0 } else { better[lane] * ROW_UNIT * level };
+            let better = round_to_f16(scales[lane] * factor[lane]);
+            let more = better / scales[lane] - 1.0;
+            if better > 0.0 && better.is_finite() && more * (more * curve[lane] - 2.0 * along[lane]) < 0.0 {
+                scales[lane] = better;
             }
         }
-        (better, values)
     }
 }
 
