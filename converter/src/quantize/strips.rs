@@ -51,6 +51,52 @@ impl Strips {
     }
 }
 
+/// Rows of a strip that groups of rows take turns with: as many as stay in the first-level cache with a group's factors.
+const TOGETHER: usize = 128;
+
+/// [`accumulate`] for several groups of rows, whose `out` begins at column `at`: the strip is read once for all.
+#[inline(always)]
+pub(super) fn accumulate_groups<V: Vector>(
+    out: &mut [Vec<Lanes>],
+    at: usize,
+    factors: &[Vec<Lanes>],
+    strip: &[[f32; STRIP]],
+) {
+    for (part, strip) in strip.chunks(TOGETHER).enumerate() {
+        for (out, factors) in out.iter_mut().zip(factors) {
+            accumulate::<V>(&mut out[at..at + STRIP], &factors[part * TOGETHER..], strip);
+        }
+    }
+}
+
+/// Subtracts the products of 32 columns with the rows of a strip from columns before them: `group[i] -= sum_k group[at + k] *
+/// strip[i][k]`, k ascending, for each i that the strip has. The count of these is a multiple of 32, and at most `at`.
+#[inline(always)]
+pub(super) fn subtract_rows<V: Vector>(groups: &mut [Vec<Lanes>], at: usize, strip: &[[f32; STRIP]]) {
+    for (part, strip) in strip.chunks(TOGETHER).enumerate() {
+        for group in &mut *groups {
+            let (before, factors) = group.split_at_mut(at);
+            let factors = &factors[..STRIP];
+            let before = &mut before[part * TOGETHER..][..strip.len()];
+            for (rows, out) in strip.as_chunks::<HELD>().0.iter().zip(before.as_chunks_mut::<HELD>().0) {
+                let mut sums = [V::splat(0.0); HELD];
+                for i in 0..HELD {
+                    sums[i] = V::from_lanes(&out[i]);
+                }
+                for (k, factor) in factors.iter().enumerate() {
+                    let factor = V::from_lanes(factor);
+                    for i in 0..HELD {
+                        sums[i] = sums[i].fma(factor, V::splat(-rows[i][k]));
+                    }
+                }
+                for i in 0..HELD {
+                    out[i] = sums[i].to_lanes();
+                }
+            }
+        }
+    }
+}
+
 /// Adds the product of a row per lane with a strip: `out[j] += sum_i factors[i] * strip[i][j]`, i ascending.
 #[inline(always)]
 pub(super) fn accumulate<V: Vector>(out: &mut [Lanes], factors: &[Lanes], strip: &[[f32; STRIP]]) {

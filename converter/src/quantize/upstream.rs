@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use super::feedback::{Feedback, Ordered};
 use super::group::lanes_of_rows;
-use super::strips::{STRIP, Strips, accumulate};
+use super::strips::{STRIP, Strips, accumulate_groups, subtract_rows};
 use super::vectors::ZEROS;
 
 /// From the weights of matrices that share an input to those that are aimed at.
@@ -104,10 +104,7 @@ impl VectorWork for Move<'_> {
             }
         }
         for strip in 0..difference.size() / STRIP {
-            for (steps, originals) in steps.iter_mut().zip(&originals) {
-                let out = &mut steps[strip * STRIP..][..STRIP];
-                accumulate::<V>(out, originals, difference.strip(strip));
-            }
+            accumulate_groups::<V>(&mut steps, strip * STRIP, &originals, difference.strip(strip));
         }
         divide::<V>(&mut steps, self.ordered);
         for (rows, steps) in self.rows.chunks_mut(group_values).zip(&steps) {
@@ -127,38 +124,34 @@ fn divide<V: Vector>(groups: &mut [Vec<Lanes>], ordered: &Ordered) {
     let strips = upper.size() / STRIP;
     // z with z U' = b, from the last column to the first.
     for strip in (0..strips).rev() {
-        let rows = upper.strip(strip);
+        let (rows, at) = (upper.strip(strip), strip * STRIP);
         for b in &mut *groups {
-            let (before, block) = b.split_at_mut(strip * STRIP);
-            let block = &mut block[..STRIP];
+            let block = &mut b[at..at + STRIP];
             for j in (0..STRIP).rev() {
-                block[j] = less_product::<V>(&block[j], &block[j + 1..], &rows[strip * STRIP + j][j + 1..]);
-            }
-            for (out, row) in before.iter_mut().zip(rows) {
-                *out = less_product::<V>(out, block, row);
+                block[j] = less_product::<V>(&block[j], &block[j + 1..], &rows[at + j][j + 1..]);
             }
         }
+        subtract_rows::<V>(groups, at, &rows[..at]);
     }
     // y = z D^-1, then x with x U = y, from the first to the last. `negative` holds -x.
     let mut negative: Vec<_> = groups.iter().map(|b| vec![ZEROS; b.len()]).collect();
     for strip in 0..strips {
-        let rows = upper.strip(strip);
-        let start = strip * STRIP;
-        for (b, negative) in groups.iter_mut().zip(&mut negative) {
-            let block = &mut b[start..start + STRIP];
-            for (j, out) in block.iter_mut().enumerate() {
-                let pivot = ordered.pivots[start + j];
-                let inverse = if pivot == 0.0 { 0.0 } else { 1.0 / pivot };
+        let (rows, at) = (upper.strip(strip), strip * STRIP);
+        for b in &mut *groups {
+            for (out, pivot) in b[at..at + STRIP].iter_mut().zip(&ordered.pivots[at..]) {
+                let inverse = if *pivot == 0.0 { 0.0 } else { 1.0 / pivot };
                 *out = V::from_lanes(out).mul(V::splat(inverse)).to_lanes();
             }
-            accumulate::<V>(block, &negative[..start], rows);
+        }
+        accumulate_groups::<V>(groups, at, &negative, &rows[..at]);
+        for (b, negative) in groups.iter_mut().zip(&mut negative) {
             for j in 0..STRIP {
-                let mut x = V::from_lanes(&block[j]);
+                let mut x = V::from_lanes(&b[at + j]);
                 for i in 0..j {
-                    x = x.fma(V::from_lanes(&negative[start + i]), V::splat(rows[start + i][j]));
+                    x = x.fma(V::from_lanes(&negative[at + i]), V::splat(rows[at + i][j]));
                 }
-                block[j] = x.to_lanes();
-                negative[start + j] = V::splat(0.0).sub(x).to_lanes();
+                b[at + j] = x.to_lanes();
+                negative[at + j] = V::splat(0.0).sub(x).to_lanes();
             }
         }
     }
