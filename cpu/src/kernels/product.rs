@@ -7,7 +7,7 @@ use super::form::Form;
 use super::learned::{self, Head, Levels};
 use super::panel::{PanelOut, PanelTask};
 use super::tokens::{QUADS, Tokens};
-use super::unpack::{PanelIsa, fetch, quad, scales};
+use super::unpack::{PanelIsa, quad, scales};
 use crate::activations::ACT_BLOCK;
 
 /// Runs `$body` for each word of a group. No loop: the compiler does not unroll one with inline assembly in it, and then shifts
@@ -91,7 +91,7 @@ unsafe fn one<I: PanelIsa, const QUANT: u8>(
         let mut acc_b = [I::splat(0.0)];
         for j in 0..task.blocks {
             let block = panel.add(Form::<QUANT>::HEAD_BYTES + j * size);
-            fetch::<I>(block.wrapping_add(ahead), size);
+            I::fetch(block.wrapping_add(ahead), size);
             if Form::<QUANT>::IS_LEARNED {
                 if let Some(head) = &of_type.head {
                     let (a, b) = learned::scales::<I, QUANT>(block);

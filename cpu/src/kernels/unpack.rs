@@ -7,7 +7,7 @@ use super::form::{EIGHT, FOUR, Form, TWO_AND_ONE};
 /// Bytes of one column of halves or of one word of each row.
 const HALVES: usize = 2 * PANEL_ROWS;
 pub(super) const WORDS: usize = 4 * PANEL_ROWS;
-const CACHE_LINE: usize = 64;
+pub(super) const CACHE_LINE: usize = 64;
 
 /// Sixteen rows at a time in the registers of an instruction set.
 ///
@@ -37,8 +37,9 @@ pub(super) trait PanelIsa {
     /// `alone`: no other thread reads weights meanwhile.
     fn ahead(alone: bool) -> usize;
 
-    /// Asks for the cache line at `address`, which may be any address.
-    unsafe fn prefetch(address: *const u8);
+    /// Asks for the cache lines that begin among the `bytes` bytes at `address`. These may lie behind the weights: then nothing
+    /// happens. So of superblocks one after the other, which are no multiple of a line, each line is asked for once.
+    unsafe fn fetch(address: *const u8, bytes: usize);
 
     unsafe fn load(codes: *const u8) -> Self::Codes;
     /// Shifts within pairs of bytes: what crosses into a byte is for [`PanelIsa::and`] to remove.
@@ -98,18 +99,6 @@ pub(super) trait PanelIsa {
     /// `a * b + c`, rounded once.
     unsafe fn fma(a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
     unsafe fn store(floats: Self::Floats, out: *mut f32);
-}
-
-/// Asks for the `bytes` bytes at `address`, which may lie behind the weights: then nothing happens.
-///
-/// # Safety
-/// As for [`PanelIsa`].
-#[inline(always)]
-pub(super) unsafe fn fetch<I: PanelIsa>(address: *const u8, bytes: usize) {
-    for line in (0..bytes).step_by(CACHE_LINE) {
-        // SAFETY: the caller's promise.
-        unsafe { I::prefetch(address.wrapping_add(line)) }
-    }
 }
 
 /// Scale a and offset b of a superblock of a type that is not learned, per row.

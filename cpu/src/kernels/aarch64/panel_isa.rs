@@ -4,7 +4,7 @@ use core::arch::aarch64::*;
 use core::arch::asm;
 use std::marker::PhantomData;
 
-use crate::kernels::unpack::PanelIsa;
+use crate::kernels::unpack::{CACHE_LINE, PanelIsa};
 
 /// Byte 4r + c of register i: column c of four, of row 4i + r.
 pub(super) type Codes = [uint8x16_t; 4];
@@ -43,10 +43,14 @@ impl<P: Products> PanelIsa for Neon<P> {
     }
 
     #[inline(always)]
-    unsafe fn prefetch(address: *const u8) {
-        // SAFETY: a prefetch of any address is harmless.
-        unsafe {
-            asm!("prfm pldl1keep, [{}]", in(reg) address.addr(), options(nomem, nostack, preserves_flags));
+    unsafe fn fetch(address: *const u8, bytes: usize) {
+        let first = address.addr().wrapping_neg() % CACHE_LINE;
+        for line in (first..bytes).step_by(CACHE_LINE) {
+            let line = address.addr().wrapping_add(line);
+            // SAFETY: a prefetch of any address is harmless.
+            unsafe {
+                asm!("prfm pldl1keep, [{}]", in(reg) line, options(nomem, nostack, preserves_flags));
+            }
         }
     }
 

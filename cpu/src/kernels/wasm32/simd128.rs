@@ -29,7 +29,7 @@ impl PanelIsa for Simd128 {
 
     /// There is no such instruction.
     #[inline(always)]
-    unsafe fn prefetch(_address: *const u8) {}
+    unsafe fn fetch(_address: *const u8, _bytes: usize) {}
 
     #[inline(always)]
     unsafe fn load(codes: *const u8) -> Four {

@@ -5,7 +5,6 @@ use core::arch::x86_64::*;
 use super::{batch, fetch};
 use crate::kernels::panel::{PanelOut, PanelTask};
 use crate::kernels::unpack::PanelIsa;
-use crate::vector::prefetch_second;
 
 /// Rows 0 to 7 and 8 to 15.
 #[derive(Clone, Copy)]
@@ -44,8 +43,8 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
     }
 
     #[inline(always)]
-    unsafe fn prefetch(address: *const u8) {
-        prefetch_second(address);
+    unsafe fn fetch(address: *const u8, bytes: usize) {
+        fetch::fetch(address, bytes);
     }
 
     #[inline(always)]

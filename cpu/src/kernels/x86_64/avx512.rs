@@ -8,7 +8,6 @@ use crate::kernels::form::Form;
 use crate::kernels::panel::{PanelOut, PanelTask};
 use crate::kernels::product;
 use crate::kernels::unpack::PanelIsa;
-use crate::vector::prefetch_second;
 
 /// AVX-512, `VBMI` and VBMI2 with it or not.
 pub(super) struct Registers<const VBMI: bool>;
@@ -30,8 +29,8 @@ impl<const VBMI: bool> PanelIsa for Registers<VBMI> {
     }
 
     #[inline(always)]
-    unsafe fn prefetch(address: *const u8) {
-        prefetch_second(address);
+    unsafe fn fetch(address: *const u8, bytes: usize) {
+        fetch::fetch(address, bytes);
     }
 
     #[inline(always)]

@@ -22,7 +22,7 @@ use crate::int8x128_rows::{
 };
 use crate::kernels::form::Form;
 use crate::kernels::panel::{PanelOut, PanelTask};
-use crate::kernels::unpack::{PanelIsa, fetch};
+use crate::kernels::unpack::PanelIsa;
 
 /// Strips of 32 tokens of a pass, and panels: results of 512 KiB.
 const PASS_STRIPS: usize = 16;
@@ -223,7 +223,7 @@ impl Pass<'_> {
             unsafe {
                 let panel = self.task.weights.as_ptr().add(panel * bytes);
                 // What comes next is this group of the pair after this one.
-                fetch::<Avx512>(panel.wrapping_add(PANELS * bytes + head + group * of_group), of_group);
+                Avx512::fetch(panel.wrapping_add(PANELS * bytes + head + group * of_group), of_group);
                 if j == 0 {
                     (weights.scales[slot], weights.inverse[slot]) =
                         self.recoder.scale::<QUANT>(panel, n, groups.clone());
