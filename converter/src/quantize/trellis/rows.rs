@@ -289,6 +289,58 @@ mod tests {
     }
 
     #[test]
+    fn no_scale_beside_that_of_a_row_loses_less() {
+        let (cols, quant) = (96usize, QuantType::X3);
+        let Encoding::Trellis { state, .. } = quant.encoding() else { panic!("{quant}") };
+        let sums = BUILT_IN.sums(quant).unwrap();
+        let moment: Vec<f32> =
+            (0..cols * cols).map(|i| 1.0 / (1.0 + (i / cols).abs_diff(i % cols) as f32)).collect();
+        let feedback = Feedback::new(Isa::best(), &moment, 0.01).unwrap();
+        let importance: Vec<f32> = (0..cols).map(|i| 1.0 + (i % 5) as f32).collect();
+        let values: Vec<f32> = (0..LANES * cols).map(|i| ((i * i) as f32 * 0.37).sin()).collect();
+        for feedback in [Some(&feedback), None] {
+            // Far from what suits the rows.
+            let rows = TrellisRows::<3> {
+                isa: Isa::best(),
+                state,
+                sums,
+                cols,
+                feedback,
+                importance: &importance,
+                scale: 0.7,
+                survivors: 16,
+            };
+            let loss = |bytes: &[u8], row: usize| -> f64 {
+                let mut decoded = vec![0.0; cols];
+                decode_row(quant, BlockSize::B32, &BUILT_IN, bytes, &mut decoded);
+                let error = |i: usize| f64::from(values[row * cols + i]) - f64::from(decoded[i]);
+                let entry = |i: usize, j: usize| match feedback {
+                    Some(feedback) => f64::from(feedback.natural().moment.at(i, j)),
+                    None if i == j => f64::from(importance[i]),
+                    None => 0.0,
+                };
+                (0..cols * cols)
+                    .map(|at| error(at / cols) * entry(at / cols, at % cols) * error(at % cols))
+                    .sum()
+            };
+            let bytes = rows.encode(&values).unwrap();
+            let row_bytes = bytes.len() / LANES;
+            let mut moved = 0;
+            for (row, bytes) in bytes.chunks_exact(row_bytes).enumerate() {
+                // The scale next to the one that was chosen, on either side, is no better but for rounding.
+                let chosen = u16::from_le_bytes([bytes[0], bytes[1]]);
+                for other in [chosen - 1, chosen + 1] {
+                    let mut beside = bytes.to_vec();
+                    beside[..2].copy_from_slice(&other.to_le_bytes());
+                    assert!(loss(bytes, row) <= loss(&beside, row) * 1.0001, "row {row}");
+                    moved += u32::from(loss(bytes, row) < loss(&beside, row));
+                }
+            }
+            assert!(moved > LANES as u32, "scales say nothing: {moved}");
+        }
+    }
+
+    #[test]
     fn rows_that_take_turns_have_the_bytes_of_rows_that_have_a_thread_each() {
         let (cols, quant) = (200usize, QuantType::X3);
         let Encoding::Trellis { state, .. } = quant.encoding() else { panic!("{quant}") };
