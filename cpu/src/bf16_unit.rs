@@ -1,5 +1,7 @@
 //! Products in bfloat16 by a matrix unit: what attention over many tokens asks of one.
 
+#[cfg(test)]
+use crate::lanes::LANES;
 use crate::lanes::Lanes;
 
 /// Columns of a product.
@@ -61,9 +63,10 @@ pub(crate) trait Bf16Unit {
         out: SumsOut,
     );
 
-    /// Sets `lines` to `e^(score - top)` of as many scores, rounded, and returns the sum of what was not rounded. No score is above
-    /// `top`, and what is below `top - 87` may be 0. As exact as bfloat16 asks for, by the unit's own arithmetic.
-    fn weigh(&mut self, scores: &[Lanes], top: f32, lines: &mut [RowLine]) -> f32;
+    /// Sets `lines` to `e^(score - origin)` of as many scores in bfloat16, those of 16 scores and of the next 16 in turn. Returns their
+    /// sums in lanes: so where one score is far above all others, its rounding does not show. What is below `origin - 87` may be 0, and
+    /// what is far above it infinite. As exact as bfloat16 asks for, by the unit's own arithmetic.
+    fn weigh(&mut self, scores: &[Lanes], origin: f32, lines: &mut [RowLine]) -> Lanes;
 }
 
 /// The upper half of the nearest bfloat16, ties to even. Not for NaN.
@@ -110,13 +113,14 @@ impl Bf16Unit for EmulatedBf16 {
         }
     }
 
-    fn weigh(&mut self, scores: &[Lanes], top: f32, lines: &mut [RowLine]) -> f32 {
-        let mut total = 0.0;
-        for (to, score) in lines.iter_mut().flat_map(|line| &mut line.0).zip(scores.as_flattened()) {
-            let weight = crate::math::exp(score - top);
-            total += weight;
-            *to = (rounded(weight) >> 16) as u16;
+    fn weigh(&mut self, scores: &[Lanes], origin: f32, lines: &mut [RowLine]) -> Lanes {
+        let mut totals = [0.0; LANES];
+        for (line, scores) in lines.iter_mut().zip(scores.as_chunks::<2>().0) {
+            for (i, to) in line.0.iter_mut().enumerate() {
+                *to = (rounded(crate::math::exp(scores[i % 2][i / 2] - origin)) >> 16) as u16;
+                totals[i / 2] += f32::from_bits(u32::from(*to) << 16);
+            }
         }
-        total
+        totals
     }
 }

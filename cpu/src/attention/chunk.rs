@@ -69,7 +69,8 @@ pub(super) fn weigh<V: Vector>(
     let seen = within.seen(row, &(0..CHUNK));
     let first = seen.start / LANES;
     let scores = &mut scores[first..seen.end.div_ceil(LANES)];
-    let top = largest_score::<V>(within, row, first * LANES, seen, scores);
+    finish_scores(within, row, first * LANES, seen, scores);
+    let top = largest_score::<V>(scores);
     let mut totals = V::splat(0.0);
     for scores in scores.iter_mut() {
         let weights = exp_of_small(V::from_lanes(scores).sub(V::splat(top)));
@@ -80,15 +81,15 @@ pub(super) fn weigh<V: Vector>(
 }
 
 /// Makes scaled products of a row with the keys from position `first` of a chunk on its scores: minus infinity where it sees
-/// none, whatever was computed there. Returns the largest.
+/// none, whatever was computed there.
 #[inline(always)]
-pub(super) fn largest_score<V: Vector>(
+pub(super) fn finish_scores(
     within: Within<'_>,
     row: usize,
     first: usize,
     seen: Range<usize>,
     scores: &mut [Lanes],
-) -> f32 {
+) {
     let Attention { softcap, slopes, .. } = *within.queries.attention;
     let flat = scores.as_flattened_mut();
     if let Some(cap) = softcap {
@@ -106,6 +107,11 @@ pub(super) fn largest_score<V: Vector>(
     }
     flat[..seen.start - first].fill(f32::NEG_INFINITY);
     flat[seen.end - first..].fill(f32::NEG_INFINITY);
+}
+
+/// The largest of scores, or the least number where none is above that.
+#[inline(always)]
+pub(super) fn largest_score<V: Vector>(scores: &[Lanes]) -> f32 {
     let mut tops = V::splat(f32::MIN);
     for scores in scores.iter() {
         tops = tops.or_larger(V::from_lanes(scores));

@@ -48,30 +48,30 @@ pub(super) fn join<V: Vector>(row: &mut [Lanes], part: &[Lanes]) {
     }
 }
 
-/// Makes `top` the largest score of `row` where it is larger, and its sums relative to that. Returns the largest.
+/// The score that sums of a `row` without any scores are relative to: that of its sink, or the least number.
 #[cfg(any(test, target_arch = "x86_64"))]
 #[inline(always)]
-pub(super) fn raise<V: Vector>(row: &mut [Lanes], top: f32) -> f32 {
-    let (old, _) = state(row);
-    if top <= old {
-        return old;
-    }
-    let keep = exp_of_small(V::splat(old - top));
-    for sums in row.iter_mut() {
-        *sums = V::from_lanes(sums).mul(keep).to_lanes();
-    }
-    if let Some(state) = row.last_mut() {
-        state[0] = top;
-    }
-    top
+pub(super) fn origin(row: &[Lanes]) -> f32 {
+    state(row).0
 }
 
-/// Adds weights to those of `row`.
+/// Multiplies sums of `row` and of its weights, `totals`, with `e^scores`, which is returned.
 #[cfg(any(test, target_arch = "x86_64"))]
 #[inline(always)]
-pub(super) fn add_total(row: &mut [Lanes], total: f32) {
+pub(super) fn rescale<V: Vector>(row: &mut [Lanes], totals: &mut Lanes, scores: f32) -> f32 {
+    let keep = exp_of_small(V::splat(scores));
+    for sums in row.iter_mut().chain([totals]) {
+        *sums = V::from_lanes(sums).mul(keep).to_lanes();
+    }
+    keep.to_lanes()[0]
+}
+
+/// Adds sums of weights to that of `row`.
+#[cfg(any(test, target_arch = "x86_64"))]
+#[inline(always)]
+pub(super) fn add_totals<V: Vector>(row: &mut [Lanes], totals: &Lanes) {
     if let Some(state) = row.last_mut() {
-        state[1] += total;
+        state[1] += V::from_lanes(totals).sum();
     }
 }
 

@@ -33,6 +33,8 @@ pub(super) struct TileRoom {
     /// Of 32 rows.
     pub(super) scores: AlignedFloats,
     pub(super) weights: Vec<RowLine>,
-    /// Results of all rows.
+    /// Results of all rows, sums of their weights in lanes, and the scores that these are relative to.
     pub(super) rows: AlignedFloats,
+    pub(super) totals: AlignedFloats,
+    pub(super) origins: AlignedFloats,
 }

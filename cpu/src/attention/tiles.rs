@@ -1,6 +1,6 @@
 //! Several tokens by a matrix unit: what [`super::chunk`] does in floats, with products in bfloat16. Scores and sums of values are
-//! floats. Weights are relative to the largest score so far, so that sums grow in place, and are scaled only where a chunk has a
-//! larger one.
+//! floats. Weights of a row are relative to the largest of its first scores, so that sums grow in place. Later ones may be larger,
+//! up to [`MOST`]: then they, and all before, become relative to the largest of these. So no pass looks for the largest score.
 
 use std::ops::Range;
 
@@ -10,13 +10,13 @@ use super::super::bf16_unit::{
 use super::super::hadamard::hadamard;
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::{Vector, VectorWork};
-use super::chunk::largest_score;
-use super::join::{add_total, clear, finish, raise};
+use super::chunk::{finish_scores, largest_score};
+use super::join::{add_totals, clear, finish, origin, rescale};
 use super::queries::Queries;
 use super::room::{StepRoom, TileRoom};
 use super::sizes::{CHUNK, STEP};
 use super::stored::KEY_LANES;
-use super::tile::{ROW, ROW_LANES};
+use super::tile::ROW;
 use super::within::{Within, steps};
 
 /// What a task keeps of all of its queries, 2048 of 64 dimensions: that of one chunk of keys after another passes over it, from a
@@ -26,6 +26,13 @@ const TASK_BYTES: usize = 900 << 10;
 const WEIGHT_LINES: usize = CHUNK / FACTORS + 1;
 /// Products of a chunk with keys, and steps of one with values.
 const BLOCKS: usize = CHUNK / FACTORS;
+/// Those whose scores become weights at a time: in the nearest cache.
+const AT_ONCE: usize = 4;
+/// Vectors from one row of scores to the next.
+const SCORE_LANES: usize = AT_ONCE * FACTORS / LANES + 1;
+/// The largest sum of weights in a lane that stays relative to the score before: e^41. Floats go on to e^88, and between these is room
+/// for every text, and for values.
+const MOST: f32 = (1u64 << 60) as f32;
 /// The bits of the smallest magnitude that is rounded to infinity; those of infinity and NaN are above.
 const TOO_LARGE: u32 = 0x7F7F_8000;
 
@@ -60,12 +67,16 @@ impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
         grow(&mut room.keys, BLOCKS * lines, NO_COLUMNS);
         grow(&mut room.values, BLOCKS * queries.kv.value_dim().div_ceil(FACTORS), NO_COLUMNS);
         grow(&mut room.weights, U::ROWS * WEIGHT_LINES, RowLine::ZERO);
-        let scores = room.scores.lanes((U::ROWS * ROW_LANES).max(2 * lines));
+        let scores = room.scores.lanes((U::ROWS * SCORE_LANES).max(2 * lines));
         let rows = room.rows.lanes(strips * U::ROWS * row_lanes);
+        let totals = room.totals.lanes(strips * U::ROWS);
+        totals.fill([0.0; LANES]);
+        let origins = room.origins.lanes((strips * U::ROWS).div_ceil(LANES)).as_flattened_mut();
         let packed = &mut room.queries[..strips * U::ROWS * lines];
         *finite = pack(&queries, count, lines, packed, &mut scores[..2 * lines]);
         for (i, row) in rows.chunks_exact_mut(row_lanes).enumerate() {
             clear(row, if i < count { queries.sink(i) } else { None });
+            origins[i] = origin(row);
         }
         if !*finite {
             return;
@@ -84,21 +95,44 @@ impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
                 let (first, last) =
                     (within.seen(part.start, &all).start, within.seen(part.end - 1, &all).end);
                 let blocks = first / FACTORS..last.div_ceil(FACTORS);
-                for block in blocks.clone() {
-                    let keys = &room.keys[block * lines..][..lines];
-                    let out = sums_out(&mut scores[block * FACTORS / LANES..], ROW_LANES);
-                    // SAFETY: there are as many rows of scores.
-                    unsafe {
-                        unit.multiply::<false>(&room.queries[strip * U::ROWS * lines..], lines, keys, out);
+                for start in blocks.clone().step_by(AT_ONCE) {
+                    let some = start..blocks.end.min(start + AT_ONCE);
+                    for (i, block) in some.clone().enumerate() {
+                        let keys = &room.keys[block * lines..][..lines];
+                        let out = sums_out(&mut scores[i * FACTORS / LANES..], SCORE_LANES);
+                        // SAFETY: there are as many rows of scores.
+                        unsafe {
+                            unit.multiply::<false>(
+                                &room.queries[strip * U::ROWS * lines..],
+                                lines,
+                                keys,
+                                out,
+                            );
+                        }
                     }
-                }
-                for (i, lines) in room.weights.chunks_exact_mut(WEIGHT_LINES).take(U::ROWS).enumerate() {
-                    lines[blocks.clone()].fill(RowLine::ZERO);
-                    let row = strip * U::ROWS + i;
-                    if part.contains(&row) {
-                        let scores = &mut scores[i * ROW_LANES..][..ROW_LANES];
-                        let result = &mut rows[row * row_lanes..][..row_lanes];
-                        weigh_row::<V>(within, row, scores, result, lines, &mut unit);
+                    let positions = some.start * FACTORS..some.end * FACTORS;
+                    let whole = within.all_plain(&part, &positions);
+                    let weights = room.weights.chunks_exact_mut(WEIGHT_LINES);
+                    for ((i, lines), scores) in
+                        weights.take(U::ROWS).enumerate().zip(scores.chunks_exact_mut(SCORE_LANES))
+                    {
+                        let row = strip * U::ROWS + i;
+                        if part.contains(&row) {
+                            let scores = &mut scores[..positions.len() / LANES];
+                            let weighed = Weighed {
+                                lines: &mut lines[blocks.start..some.end],
+                                result: &mut rows[row * row_lanes..][..row_lanes],
+                                totals: &mut totals[row],
+                                origin: &mut origins[row],
+                            };
+                            if !whole {
+                                let seen = within.seen(row, &positions);
+                                finish_scores(within, row, positions.start, seen, scores);
+                            }
+                            weigh_row::<V>(scores, weighed, &mut unit);
+                        } else {
+                            lines[some.clone()].fill(RowLine::ZERO);
+                        }
                     }
                 }
                 let rows = &mut rows[strip * U::ROWS * row_lanes..][..U::ROWS * row_lanes];
@@ -114,6 +148,7 @@ impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
             }
         }
         for (row, result) in rows.chunks_exact_mut(row_lanes).take(count).enumerate() {
+            add_totals::<V>(result, &totals[row]);
             done(row, finish(result, queries.kv.value_dim(), queries.kv.rotated_values()));
         }
     }
@@ -199,12 +234,14 @@ fn columns_of_chunk<V: Vector>(
             values.chunks_exact_mut(BLOCKS).take(kv.value_dim().div_ceil(FACTORS)).enumerate()
         {
             for (i, (half, line)) in halves(&mut values[first_block..][..STEP / FACTORS]) {
+                // As weights lie: those of a block's first half and second in turn.
+                let i = i / FACTORS * FACTORS + i % FACTORS / 2;
                 let column = KEY_LANES * column + half;
-                let value = |j: usize| match seen.contains(&(start + i + j)) && column < columns {
-                    true => &stored[(i + j) * columns + column],
+                let value = |j: usize| match seen.contains(&(start + j)) && column < columns {
+                    true => &stored[j * columns + column],
                     false => &[0.0; LANES],
                 };
-                *line = pair(value(0), value(1), &[u32::MAX; LANES], &mut largest);
+                *line = pair(value(i), value(i + FACTORS / 2), &[u32::MAX; LANES], &mut largest);
             }
         }
     }
@@ -233,21 +270,35 @@ fn pair(first: &Lanes, second: &Lanes, counted: &[u32; LANES], largest: &mut [u3
     line
 }
 
-/// Makes scores of a row weights in `lines`, relative to the largest score of it so far; `result` becomes relative to that, too.
+/// What scores of a row go into.
+struct Weighed<'a> {
+    /// Weights of this chunk so far, and room for those of the scores.
+    lines: &'a mut [RowLine],
+    result: &'a mut [Lanes],
+    /// Sums of weights.
+    totals: &'a mut Lanes,
+    /// The score that all of these are relative to.
+    origin: &'a mut f32,
+}
+
+/// Makes scores of a row weights.
 #[inline(always)]
-fn weigh_row<V: Vector>(
-    within: Within<'_>,
-    row: usize,
-    scores: &mut [Lanes],
-    result: &mut [Lanes],
-    lines: &mut [RowLine],
-    unit: &mut impl Bf16Unit,
-) {
-    let seen = within.seen(row, &(0..CHUNK));
-    let blocks = seen.start / FACTORS..seen.end.div_ceil(FACTORS);
-    let first = blocks.start * FACTORS;
-    let scores = &mut scores[first / LANES..blocks.end * FACTORS / LANES];
-    let top = raise::<V>(result, largest_score::<V>(within, row, first, seen, scores));
-    let total = unit.weigh(scores, top, &mut lines[blocks]);
-    add_total(result, total);
+fn weigh_row<V: Vector>(scores: &[Lanes], weighed: Weighed<'_>, unit: &mut impl Bf16Unit) {
+    let Weighed { lines, result, totals, origin } = weighed;
+    let (before, lines) = lines.split_at_mut(lines.len() - scores.len() * LANES / FACTORS);
+    if *origin == f32::MIN {
+        *origin = largest_score::<V>(scores);
+    }
+    let mut sums = unit.weigh(scores, *origin, lines);
+    // Not NaN.
+    if !sums.iter().all(|sum| *sum <= MOST) {
+        let top = largest_score::<V>(scores).max(*origin);
+        let keep = rescale::<V>(result, totals, *origin - top);
+        for weight in before.iter_mut().flat_map(|line| &mut line.0) {
+            *weight = (rounded(f32::from_bits(u32::from(*weight) << 16) * keep) >> 16) as u16;
+        }
+        *origin = top;
+        sums = unit.weigh(scores, top, lines);
+    }
+    *totals = V::from_lanes(totals).add(V::from_lanes(&sums)).to_lanes();
 }

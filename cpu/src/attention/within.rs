@@ -3,6 +3,8 @@
 use std::ops::Range;
 
 use super::super::vector::Vector;
+#[cfg(any(test, target_arch = "x86_64"))]
+use super::queries::Attention;
 use super::queries::Queries;
 use super::sizes::{CHUNK, STEP};
 use super::tile::Ahead;
@@ -40,6 +42,16 @@ impl Within<'_> {
         let Range { start, end } = self.queries.seen(row);
         let (start, end) = (start.saturating_sub(self.start()), end.saturating_sub(self.start()));
         start.max(step.start).min(step.end)..end.max(step.start).min(step.end)
+    }
+
+    /// Whether each of some rows sees all of the positions, and its products with keys are its scores.
+    #[cfg(any(test, target_arch = "x86_64"))]
+    #[inline(always)]
+    pub fn all_plain(self, rows: &Range<usize>, positions: &Range<usize>) -> bool {
+        let Attention { softcap, slopes, .. } = *self.queries.attention;
+        let sees = |row| self.seen(row, positions) == *positions;
+        // Rows between the first and the last see what both do.
+        softcap.is_none() && slopes.is_empty() && sees(rows.start) && sees(rows.end - 1)
     }
 
     /// Whether halves and bytes become floats in registers as each few rows read them, rather than once for all rows in a room:

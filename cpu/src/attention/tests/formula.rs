@@ -143,6 +143,23 @@ fn a_matrix_unit_gives_the_naive_formula() {
     all.check_by_unit("slopes and a cap");
 }
 
+/// What weights are relative to is not looked for until they grow out of floats: results must not show when.
+#[test]
+fn scores_may_rise_by_any_amount_in_a_matrix_unit() {
+    for (name, scores) in
+        [("within a chunk", [0.0, 0.0, 40.0, 42.0]), ("by much", [-300.0, 0.0, 500.0, 499.0])]
+    {
+        let mut case = Case::new(heads(2, 1), 16, positions(500, 12));
+        let scale = case.attention().scale;
+        case.q.fill(0.0);
+        case.q.iter_mut().step_by(16).for_each(|q| *q = 1.0 / scale);
+        for (position, key) in case.keys.chunks_exact_mut(16).enumerate() {
+            key[0] = scores[position / 128];
+        }
+        case.check_by_unit(name);
+    }
+}
+
 #[test]
 fn a_matrix_unit_takes_keys_and_values_of_all_types() {
     for kv_type in KvType::ALL {

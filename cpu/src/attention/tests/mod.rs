@@ -167,8 +167,8 @@ impl Case {
         self.keys.iter_mut().chain(&mut self.values).for_each(|v| *v = exact(*v));
         let out = self.run_by_unit(&self.layer(0));
         for (i, (out, exact)) in out.iter().zip(self.naive()).enumerate() {
-            // Values are at most 2, and weights off by 2^-9 of themselves.
-            assert!((f64::from(*out) - exact).abs() < 4e-3, "{name}, {i}: {out}, expected {exact}");
+            // Values are at most 2, and weights off by up to 2^-8 of themselves.
+            assert!((f64::from(*out) - exact).abs() < 5e-3, "{name}, {i}: {out}, expected {exact}");
         }
     }
 

@@ -41,9 +41,9 @@ impl Bf16Unit for Avx512Bf16 {
     }
 
     #[inline(always)]
-    fn weigh(&mut self, scores: &[Lanes], top: f32, lines: &mut [RowLine]) -> f32 {
+    fn weigh(&mut self, scores: &[Lanes], origin: f32, lines: &mut [RowLine]) -> Lanes {
         // SAFETY: the value proves that the processor has the instructions.
-        unsafe { weigh(scores, top, lines) }
+        unsafe { weigh(scores, origin, lines) }
     }
 }
 
