@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 
-use super::super::lanes::Lanes;
+use super::super::lanes::{LANES, Lanes};
 use super::super::vector::{Vector, VectorWork};
 use super::room::StepRoom;
-use super::source::{InPlace, Source};
+use super::source::Source;
 use super::tile::{Ahead, ROW_LANES, add_products, by_rows, rows_at_once};
+use super::value_codes::{ValueCodes, WeightRows};
 use super::within::{Seen, Within};
 
 /// Adds the values at those positions of a step that a row sees, times its weights, to the parts of rows `rows`.
@@ -21,14 +22,12 @@ pub(super) fn add_values_of_step<V: Vector>(
 ) {
     let Seen { step, seen, ahead } = step;
     let kv = &within.queries.kv;
-    let in_place =
-        if within.in_place::<V>(&rows) { kv.values_in_place::<V>(&seen, &mut room.scales) } else { None };
-    match in_place {
-        Some(InPlace::Halves(stored)) => {
-            let values = Step { positions: &step, stored, ahead };
-            V::apart(AddValues { within, rows, values, weights, parts });
-        }
-        Some(InPlace::Bytes(stored)) => {
+    if let Some(stored) = kv.value_codes(&seen) {
+        let values = Step { positions: &step, stored, ahead };
+        return V::apart(AddCodes { within, rows, values, weights, parts });
+    }
+    match kv.halves_of_values(&seen).filter(|_| within.in_place::<V>(&rows)) {
+        Some(stored) => {
             let values = Step { positions: &step, stored, ahead };
             V::apart(AddValues { within, rows, values, weights, parts });
         }
@@ -37,6 +36,46 @@ pub(super) fn add_values_of_step<V: Vector>(
             V::apart(AddValues { within, rows, values, weights, parts });
         }
     }
+}
+
+/// [`add_values_of_step`] with values in codes.
+struct AddCodes<'a> {
+    within: Within<'a>,
+    rows: Range<usize>,
+    values: Step<'a, ValueCodes<'a>>,
+    weights: &'a [Lanes],
+    parts: &'a mut [Lanes],
+}
+
+impl VectorWork for AddCodes<'_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let AddCodes { within, rows, values, weights, parts } = self;
+        let mut row = rows.start;
+        while row < rows.end {
+            row += by_rows!(rows.end - row, add_codes::<V>(within, row, values, weights, parts));
+        }
+    }
+}
+
+/// Adds values in codes, times the weights of R rows, to their parts.
+#[inline(always)]
+fn add_codes<V: Vector, const R: usize, const C: usize>(
+    within: Within<'_>,
+    first_row: usize,
+    values: Step<'_, ValueCodes<'_>>,
+    weights: &[Lanes],
+    parts: &mut [Lanes],
+) {
+    let Step { positions: step, stored, ahead } = values;
+    let seen = std::array::from_fn(|row| {
+        let seen = within.seen(first_row + row, step);
+        seen.start - step.start..seen.end - step.start
+    });
+    let rows =
+        WeightRows { weights: &weights[first_row * ROW_LANES + step.start / LANES..], stride: ROW_LANES };
+    let parts = &mut parts[first_row * (within.queries.kv.columns() + 1)..];
+    stored.add::<V, R, C>(rows, seen, ahead, parts);
 }
 
 /// [`add_values_of_step`] with values in some form.

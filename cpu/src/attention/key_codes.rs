@@ -14,7 +14,7 @@ use super::tile::{Ahead, ROW_LANES};
 /// Pairs of dimensions that share a scale.
 const PAIRS: usize = GROUP / 2;
 /// The largest part of a query.
-const LARGEST: f32 = 32766.0;
+pub(super) const LARGEST: f32 = 32766.0;
 /// Added and taken away, it rounds what is below 2^22 to whole numbers, ties to even.
 const ROUNDER: f32 = 12_582_912.0;
 
@@ -180,12 +180,12 @@ impl KeyCodes<'_> {
     }
 }
 
-/// A pair of dimensions of the keys at 16 positions.
+/// A pair of dimensions of the keys at 16 positions, or a pair of positions of the values of 16 dimensions.
 ///
 /// # Safety
-/// `codes` must be those of keys that have the pair: [`key_arrays`] arrays.
+/// `codes` must be those of keys or values that have the pair.
 #[inline(always)]
-unsafe fn pairs<V: Vector>(coding: Coding, codes: &[[u8; LANES]], pair: usize) -> V::Pairs {
+pub(super) unsafe fn pairs<V: Vector>(coding: Coding, codes: &[[u8; LANES]], pair: usize) -> V::Pairs {
     match coding {
         Coding::Eight => {
             // SAFETY: two arrays for each pair, by the caller's promise.

@@ -12,9 +12,9 @@ use super::codes::Coding;
 use super::key_codes::KeyCodes;
 use super::scratch::{Scratch, with_scratch};
 use super::sizes::STEP;
-use super::source::InPlace;
 use super::stored::{Order, Stored, StoredShape, rotated_block};
 use super::tile::Ahead;
+use super::value_codes::ValueCodes;
 use super::{KvType, KvTypes};
 use crate::memory::OutOfMemory;
 
@@ -340,18 +340,18 @@ impl<'a> KvHead<'a> {
         page.keys.halves(first, STEP)
     }
 
-    /// Values of the step that positions `seen` are in, where they are halves or codes of 8 bits.
+    /// Values of the step that positions `seen` are in, where they are halves.
     #[inline(always)]
-    pub fn values_in_place<'b, V: Vector>(
-        &self,
-        seen: &Range<usize>,
-        room: &'b mut AlignedFloats,
-    ) -> Option<InPlace<'b>>
-    where
-        'a: 'b,
-    {
+    pub fn halves_of_values(&self, seen: &Range<usize>) -> Option<&'a [[u16; LANES]]> {
         let (page, first, _) = self.step(seen.clone());
-        page.values.values_in_place::<V>(first, STEP, room)
+        page.values.halves(first, STEP)
+    }
+
+    /// Values of the step that positions `seen` are in, where they are in codes.
+    #[inline(always)]
+    pub fn value_codes(&self, seen: &Range<usize>) -> Option<ValueCodes<'a>> {
+        let (page, first, _) = self.step(seen.clone());
+        page.values.value_codes(first)
     }
 
     /// Has the processor fetch keys of the step that a position is in.

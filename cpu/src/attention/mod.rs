@@ -21,6 +21,7 @@
 //! | `layer` | those of a layer: pages, rings |
 //! | `tile` | products of several queries with several vectors |
 //! | `packed`, `key_codes` | queries as products take them; their products with keys in codes |
+//! | `value_codes` | weighted sums of values in codes |
 //! | `chunk`, `score`, `add_values` | some queries over one chunk: softmax, scores, sums of values |
 //! | `tiles` | many queries over one chunk by a matrix unit, where that is asked for |
 //! | `join` | chunks to the result of a query |
@@ -52,6 +53,7 @@ mod tests;
 mod tile;
 #[cfg(any(test, target_arch = "x86_64"))]
 mod tiles;
+mod value_codes;
 mod weigh;
 mod within;
 

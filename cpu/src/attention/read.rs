@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use super::super::aligned::AlignedFloats;
-use super::super::float16::f16_to_f32;
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::{Vector, prefetch};
-use super::codes::{Coding, GROUP};
+use super::codes::GROUP;
 use super::key_codes::KeyCodes;
-use super::source::{Bytes, InPlace};
+use super::sizes::STEP;
 use super::stored::{KEY_BLOCK, Order, Stored, Vectors};
 use super::tile::Ahead;
+use super::value_codes::ValueCodes;
 
 impl Stored {
     /// Vectors of the `step` positions from `first` on, of which those of `seen` hold what is stored there: in place, or made
@@ -43,22 +43,14 @@ impl Stored {
                     *out = V::from_halves(vector).to_lanes();
                 }
             }
-            Vectors::Codes { coding, codes, scales } => match order {
-                Order::Keys => {
-                    if let Some(keys) = self.key_codes(range.start, range.len()) {
-                        keys.to_floats::<V>(out);
-                    }
+            Vectors::Codes { .. } => {
+                if let Some(keys) = self.key_codes(range.start, range.len()) {
+                    keys.to_floats::<V>(out);
                 }
-                Order::Values => {
-                    let read = ReadValues { dim, codes, scales };
-                    // Apart, so that each is compiled for its number of bits.
-                    match coding {
-                        Coding::Eight => read.values::<V>(Coding::Eight, range, out),
-                        Coding::Four => read.values::<V>(Coding::Four, range, out),
-                        Coding::Two => read.values::<V>(Coding::Two, range, out),
-                    }
+                if let Some(values) = self.value_codes(first) {
+                    values.to_floats::<V>(range.start - first..range.end - first, room);
                 }
-            },
+            }
         }
         room
     }
@@ -84,33 +76,18 @@ impl Stored {
         Some(&halves[order.vectors(*dim, first)..order.vectors(*dim, first + count)])
     }
 
-    /// Values of `count` positions from `first` on, where they are halves or codes of 8 bits. `room` is for scales.
+    /// The values of the step that begins at position `first`, where they are in codes.
     #[inline(always)]
-    pub fn values_in_place<'a, V: Vector>(
-        &'a self,
-        first: usize,
-        count: usize,
-        room: &'a mut AlignedFloats,
-    ) -> Option<InPlace<'a>> {
-        let Stored { order: Order::Values, dim, ref vectors } = *self else { return None };
-        match vectors {
-            Vectors::F16(_) => self.halves(first, count).map(InPlace::Halves),
-            Vectors::Codes { coding: Coding::Eight, codes, scales } => {
-                let (columns, groups) = (dim.div_ceil(LANES), dim.div_ceil(GROUP));
-                let (halves, rest) = scales[first * groups..][..count * groups].as_chunks();
-                let room = room.lanes((count * groups).div_ceil(LANES));
-                for (floats, halves) in room.iter_mut().zip(halves) {
-                    *floats = V::from_halves(halves).to_lanes();
-                }
-                let floats = room.as_flattened_mut();
-                for (float, half) in floats[halves.len() * LANES..].iter_mut().zip(rest) {
-                    *float = f16_to_f32(*half);
-                }
-                let codes = &codes[first * columns..][..count * columns];
-                Some(InPlace::Bytes(Bytes { codes, scales: &floats[..count * groups], columns, groups }))
-            }
-            Vectors::F32(_) | Vectors::Codes { .. } => None,
-        }
+    pub fn value_codes(&self, first: usize) -> Option<ValueCodes<'_>> {
+        let Stored { order: Order::Values, dim, vectors: Vectors::Codes { coding, codes, scales } } = self
+        else {
+            return None;
+        };
+        let arrays = |positions| Order::Values.code_arrays(*coding, *dim, positions);
+        let codes = &codes[arrays(first)..][..arrays(STEP)];
+        let groups = dim.div_ceil(GROUP);
+        let scales = &scales[first * groups..][..STEP * groups];
+        Some(ValueCodes { coding: *coding, dim: *dim, codes, scales: scales.as_chunks().0 })
     }
 
     /// What is stored of `step` positions from `first` on, as what is used next. Scales are fetched at once.
@@ -130,47 +107,6 @@ impl Stored {
                 }
                 let start = codes.as_ptr().wrapping_add(order.code_arrays(*coding, dim, first));
                 Ahead { start: start.cast(), bytes: LANES / coding.per_byte() }
-            }
-        }
-    }
-}
-
-struct ReadValues<'a> {
-    dim: usize,
-    codes: &'a [[u8; LANES]],
-    scales: &'a [u16],
-}
-
-impl ReadValues<'_> {
-    #[inline(always)]
-    fn values<V: Vector>(&self, coding: Coding, positions: Range<usize>, out: &mut [Lanes]) {
-        const GROUP_LANES: usize = GROUP / LANES;
-        let (groups, columns) = (self.dim.div_ceil(GROUP), self.dim.div_ceil(LANES));
-        let (per_byte, bits) = (coding.per_byte(), coding.bits());
-        let scales = &self.scales[positions.start * groups..positions.end * groups];
-        let vectors = positions.start * columns..positions.end * columns;
-        let codes = &self.codes[vectors.start / per_byte..vectors.end.div_ceil(per_byte)];
-        let first = vectors.start % per_byte;
-        assert!(out.len() >= vectors.len(), "too few vectors");
-        let (mut at, mut left) = (0, columns);
-        for scales in scales.chunks(LANES) {
-            let mut halves = [0; LANES];
-            halves[..scales.len()].copy_from_slice(scales);
-            let floats = V::from_halves(&halves).to_lanes();
-            for scale in &floats[..scales.len()] {
-                let (scale, shift) = (V::splat(*scale), V::splat(-coding.center() * scale));
-                let count = left.min(GROUP_LANES);
-                for _ in 0..count {
-                    let vector = first + at;
-                    // SAFETY: there are `columns` vectors for `groups` scales, and `out` has as many.
-                    let (bytes, out) =
-                        unsafe { (codes.get_unchecked(vector / per_byte), out.get_unchecked_mut(at)) };
-                    let codes = V::from_codes(bytes, (vector % per_byte * bits) as u32, coding.top());
-                    // Rounded once: the second product is exact.
-                    *out = shift.fma(codes, scale).to_lanes();
-                    at += 1;
-                }
-                left = if left == count { columns } else { left - count };
             }
         }
     }

@@ -17,8 +17,6 @@ pub(super) struct QueryRoom {
 pub(super) struct StepRoom {
     pub keys: AlignedFloats,
     pub values: AlignedFloats,
-    /// Scales of values that are not made floats there.
-    pub scales: AlignedFloats,
 }
 
 /// Buffers of [`TileBlock`].

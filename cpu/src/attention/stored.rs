@@ -8,6 +8,7 @@ use super::super::hadamard::{hadamard, hadamard_block};
 use super::super::lanes::{LANES, Lanes};
 use super::KvType;
 use super::codes::{Coding, GROUP};
+use super::sizes::STEP;
 use crate::memory::OutOfMemory;
 
 /// Positions of a block of keys: the vectors of each dimension that the kernels take at once.
@@ -22,7 +23,9 @@ pub(super) enum Order {
     /// are one vector and need no sums across lanes. Codes have an order of their own: blocks of 16 positions, and two
     /// dimensions of a position side by side, as their products with queries are added up.
     Keys,
-    /// One row per position, padded to a multiple of 16.
+    /// One row per position, padded to a multiple of 16. Codes have an order of their own: steps of 64 positions, of which 16
+    /// dimensions lie together, and of these two positions side by side, as their products with weights are added up: a position
+    /// and that which is 16 behind it.
     Values,
 }
 
@@ -44,7 +47,9 @@ impl Order {
     pub const fn code_arrays(self, coding: Coding, dim: usize, positions: usize) -> usize {
         match self {
             Order::Keys => (positions / LANES).saturating_mul(key_arrays(coding, dim)),
-            Order::Values => self.vectors(dim, positions).div_ceil(coding.per_byte()),
+            Order::Values => {
+                (positions / STEP).saturating_mul(dim.div_ceil(LANES)).saturating_mul(step_arrays(coding))
+            }
         }
     }
 
@@ -53,18 +58,14 @@ impl Order {
     fn code_place(self, coding: Coding, dim: usize, position: usize, i: usize) -> (usize, usize) {
         match self {
             Order::Keys => {
-                let (lane, array) = (position % LANES, position / LANES * key_arrays(coding, dim));
-                match coding {
-                    Coding::Eight => ((array + i / 2 * 2) * LANES + 2 * lane + i % 2, 0),
-                    Coding::Four | Coding::Two => {
-                        let per_byte = coding.per_byte();
-                        ((array + i / per_byte) * LANES + lane, i % per_byte * coding.bits())
-                    }
-                }
+                let array = position / LANES * key_arrays(coding, dim);
+                side_by_side(coding, array, position % LANES, i)
             }
             Order::Values => {
-                let ((vector, lane), per_byte) = (self.place(dim, position, i), coding.per_byte());
-                (vector / per_byte * LANES + lane, vector % per_byte * coding.bits())
+                let array = (position / STEP * dim.div_ceil(LANES) + i / LANES) * step_arrays(coding);
+                let (block, half, lane) =
+                    (position % STEP / KEY_BLOCK, position / LANES % 2, position % LANES);
+                side_by_side(coding, array, i % LANES, block * KEY_BLOCK + 2 * lane + half)
             }
         }
     }
@@ -81,15 +82,29 @@ impl Order {
         }
     }
 
-    /// The scale of a group of dimensions.
+    /// The scale of a group of dimensions: those of 32 positions lie together.
     #[inline(always)]
-    pub fn scale(self, dim: usize, position: usize, group: usize) -> usize {
-        let groups = dim.div_ceil(GROUP);
-        match self {
-            Order::Keys => (position / KEY_BLOCK * groups + group) * KEY_BLOCK + position % KEY_BLOCK,
-            Order::Values => position * groups + group,
+    pub fn scale(dim: usize, position: usize, group: usize) -> usize {
+        (position / KEY_BLOCK * dim.div_ceil(GROUP) + group) * KEY_BLOCK + position % KEY_BLOCK
+    }
+}
+
+/// Byte, and its lowest bit, of code `i` of those that a lane has from an array on: of 8 bits, two lie side by side.
+#[inline(always)]
+fn side_by_side(coding: Coding, array: usize, lane: usize, i: usize) -> (usize, usize) {
+    match coding {
+        Coding::Eight => ((array + i / 2 * 2) * LANES + 2 * lane + i % 2, 0),
+        Coding::Four | Coding::Two => {
+            let per_byte = coding.per_byte();
+            ((array + i / per_byte) * LANES + lane, i % per_byte * coding.bits())
         }
     }
+}
+
+/// Arrays of 16 bytes with the codes of 16 dimensions of the values of a step.
+#[inline(always)]
+pub(super) const fn step_arrays(coding: Coding) -> usize {
+    STEP / coding.per_byte()
 }
 
 /// Arrays of 16 bytes with the codes of the keys at 16 positions: whole pairs of dimensions, and whole bytes.
@@ -112,8 +127,7 @@ pub(super) enum Vectors {
     F16(Vec<[u16; LANES]>),
     Codes {
         coding: Coding,
-        /// Those of values: of vector v in array `v / per_byte`, at bit `v % per_byte * bits`. Those of keys: as [`Order::Keys`]
-        /// says.
+        /// In the order that [`Order`] says.
         codes: Vec<[u8; LANES]>,
         scales: Vec<u16>,
     },
@@ -125,7 +139,7 @@ pub(super) struct StoredShape {
     pub kv_type: KvType,
     pub order: Order,
     pub dim: usize,
-    /// A multiple of [`KEY_BLOCK`].
+    /// A multiple of [`KEY_BLOCK`]; of [`STEP`] for values.
     pub positions: usize,
 }
 
@@ -222,7 +236,7 @@ impl Stored {
                     let mut padded = [0.0; GROUP];
                     padded[..values.len()].copy_from_slice(values);
                     let scale = coding.quantize(&padded, &mut group_codes);
-                    scales[order.scale(dim, position, group)] = scale.to_bits();
+                    scales[Order::scale(dim, position, group)] = scale.to_bits();
                     for (i, code) in (group * GROUP..).zip(&group_codes[..values.len()]) {
                         let (byte, bit) = order.code_place(*coding, dim, position, i);
                         coding.put(&mut codes[byte], bit, *code);
@@ -250,7 +264,7 @@ impl Stored {
                     u32::from(codes.as_flattened()[byte] >> bit & coding.top())
                 }));
                 let groups = 0..dim.div_ceil(GROUP);
-                raw.extend(groups.map(|group| u32::from(scales[order.scale(dim, position, group)])));
+                raw.extend(groups.map(|group| u32::from(scales[Order::scale(dim, position, group)])));
             }
         }
     }
@@ -272,7 +286,7 @@ impl Stored {
         }
         if let Vectors::Codes { scales, .. } = vectors {
             for (group, &scale) in rest.iter().enumerate() {
-                scales[order.scale(dim, position, group)] = scale as u16;
+                scales[Order::scale(dim, position, group)] = scale as u16;
             }
         }
     }
