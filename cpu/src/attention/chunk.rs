@@ -45,12 +45,8 @@ pub(super) fn attend_chunk<V: Vector>(
         part.fill([0.0; LANES]);
         set_state(part, top, total);
     }
-    let mut steps = within.seen_steps(&rows).peekable();
-    while let Some((step, seen)) = steps.next() {
-        let ahead = match steps.peek() {
-            Some((_, following)) => queries.kv.values_ahead(following.start),
-            None => queries.kv.keys_ahead(next.map_or(seen.start, |next| next * CHUNK)),
-        };
+    for (step, seen) in within.seen_steps(&rows) {
+        let ahead = queries.kv.keys_ahead(next.map_or(seen.start, |next| next * CHUNK + step.start));
         add_values_of_step::<V>(within, rows.clone(), Seen { step, seen, ahead }, scores, parts, room);
     }
 }

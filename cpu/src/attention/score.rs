@@ -25,13 +25,8 @@ pub(super) fn score_chunk<V: Vector>(
     room: &mut StepRoom,
 ) {
     let within = Within { queries, chunk };
-    let mut steps = within.seen_steps(&rows).peekable();
-    let first = steps.peek().map_or(0, |(_, seen)| seen.start);
-    while let Some((step, seen)) = steps.next() {
-        let ahead = match steps.peek() {
-            Some((_, following)) => queries.kv.keys_ahead(following.start),
-            None => queries.kv.values_ahead(first),
-        };
+    for (step, seen) in within.seen_steps(&rows) {
+        let ahead = queries.kv.values_ahead(seen.start);
         match packed {
             Packed::Floats(packed) => match queries.kv.halves_of_keys(&seen) {
                 Some(halves) if within.in_place::<V>(&rows) => {
