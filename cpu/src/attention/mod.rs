@@ -5,13 +5,15 @@
 //! ascending order of chunks: the online softmax of Milakov and Gimelshein, arXiv 1805.02867, over blocks as in Dao et al.,
 //! arXiv 2205.14135. A score is one chain of fused multiply-adds over the dimensions, each column of a sum one over the
 //! positions. Keys in codes are multiplied with queries as whole numbers: exact sums over 32 dimensions, which one such chain
-//! adds up. So nothing depends on which queries and chunks are computed together, or where.
+//! adds up. Values in codes are multiplied with weights alike: exact sums over 64 positions. So nothing depends on which queries
+//! and chunks are computed together, or where.
 //!
 //! Queries that read the same keys and values (those of a group of heads, for one token or several) read them together.
 //!
-//! What is stored in fewer bits than a float becomes floats just before queries read it: in registers, or 64 positions at a
-//! time in a room for all queries. Meanwhile the next 64 positions are fetched into the nearest cache: without that, one token
-//! over a long text spends most of its time waiting for memory.
+//! What is stored in fewer bits than a float, and not in codes, becomes floats just before queries read it: in registers, or 64
+//! positions at a time in a room for all queries. While keys are read, the values of the chunk are fetched into the second-level
+//! cache, and while values are, the keys of the next: without that, one token over a long text spends most of its time waiting for
+//! memory.
 //!
 //! | File | Duty |
 //! |---|---|

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::super::aligned::AlignedFloats;
 use super::super::lanes::{LANES, Lanes};
-use super::super::vector::{Vector, prefetch_second as prefetch};
+use super::super::vector::{Vector, prefetch_second};
 use super::codes::GROUP;
 use super::key_codes::KeyCodes;
 use super::sizes::STEP;
@@ -103,7 +103,7 @@ impl Stored {
                 let groups = dim.div_ceil(GROUP);
                 let scales = scales.as_ptr().wrapping_add(first * groups).cast::<u8>();
                 for at in (0..step * groups * size_of::<u16>()).step_by(LINE) {
-                    prefetch(scales.wrapping_add(at));
+                    prefetch_second(scales.wrapping_add(at));
                 }
                 let start = codes.as_ptr().wrapping_add(order.code_arrays(*coding, dim, first));
                 Ahead { start: start.cast(), bytes: LANES / coding.per_byte() }

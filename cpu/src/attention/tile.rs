@@ -2,7 +2,7 @@
 //! used for all, and their chains of multiply-adds hide each other's latency.
 
 use super::super::lanes::LANES;
-use super::super::vector::{Vector, prefetch_second as prefetch};
+use super::super::vector::{Vector, prefetch_second};
 use super::source::Source;
 
 /// Factors of a row.
@@ -64,7 +64,7 @@ impl Ahead {
     /// Has the processor fetch a vector.
     #[inline(always)]
     pub fn fetch(self, vector: usize) {
-        prefetch(self.start.wrapping_add(vector * self.bytes));
+        prefetch_second(self.start.wrapping_add(vector * self.bytes));
     }
 }
 
@@ -94,7 +94,7 @@ pub(super) fn add_products<V: Vector, const R: usize, const C: usize>(
     let (mut at, mut other) = (0, 0);
     for i in 0..count {
         for line in 0..lines {
-            prefetch(fetched.wrapping_add(line * LINE));
+            prefetch_second(fetched.wrapping_add(line * LINE));
         }
         let mut loaded = [V::splat(0.0); C];
         for (loaded, vectors) in loaded.iter_mut().zip(vectors) {

@@ -110,11 +110,11 @@ impl ValueCodes<'_> {
         parts: &mut [Lanes],
     ) {
         let columns = self.dim.div_ceil(LANES);
-        let mut all = STEP..0;
+        let (mut first, mut end) = (STEP, 0);
         for seen in &seen {
-            all = all.start.min(seen.start)..all.end.max(seen.end);
+            (first, end) = (first.min(seen.start), end.max(seen.end));
         }
-        let pairs = all.start / (2 * LANES) * LANES..all.end.div_ceil(2 * LANES) * LANES;
+        let pairs = first / (2 * LANES) * LANES..end.div_ceil(2 * LANES) * LANES;
         let whole = seen.iter().all(|seen| *seen == (0..STEP));
         for first_group in (0..self.dim.div_ceil(GROUP)).step_by(GROUPS) {
             let mut weights = [[Weights::ZERO; GROUPS]; R];
