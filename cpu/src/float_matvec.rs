@@ -6,7 +6,7 @@ use qsf_format::QuantType;
 use super::isa::Isa;
 use super::lanes::LANES;
 use super::stored_floats::{Bf16s, Halves, Singles, StoredFloats};
-use super::vector::{self, Vector, VectorWork, prefetch_second};
+use super::vector::{self, Vector, VectorWork, prefetch_lines};
 
 /// Rows at a time: enough chains of additions to hide their latency.
 const ROWS: usize = 4;
@@ -73,11 +73,12 @@ fn dots<V: Vector, F: StoredFloats<BYTES>, const BYTES: usize>(
     for r in 0..ROWS {
         chunks[r] = &rows[r].as_chunks().0[..full];
     }
+    let behind = rows[0].as_ptr().wrapping_add(ROWS * row_bytes);
     let mut acc = [V::splat(0.0); ROWS];
     for i in 0..full {
         let x = V::from_lanes(&x_chunks[i]);
+        prefetch_lines(behind.wrapping_add(i * ROWS * BYTES), ROWS * BYTES);
         for r in 0..ROWS {
-            prefetch_second(chunks[r][i].as_ptr().wrapping_add(ROWS * row_bytes));
             acc[r] = acc[r].fma(F::read(&chunks[r][i]), x);
         }
     }

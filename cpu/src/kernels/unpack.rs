@@ -7,7 +7,6 @@ use super::form::{EIGHT, FOUR, Form, TWO_AND_ONE};
 /// Bytes of one column of halves or of one word of each row.
 const HALVES: usize = 2 * PANEL_ROWS;
 pub(super) const WORDS: usize = 4 * PANEL_ROWS;
-pub(super) const CACHE_LINE: usize = 64;
 
 /// Sixteen rows at a time in the registers of an instruction set.
 ///

@@ -4,7 +4,10 @@ use core::arch::aarch64::*;
 use core::arch::asm;
 use std::marker::PhantomData;
 
-use crate::kernels::unpack::{CACHE_LINE, PanelIsa};
+use crate::kernels::unpack::PanelIsa;
+
+/// Bytes that are fetched together.
+const CACHE_LINE: usize = 64;
 
 /// Byte 4r + c of register i: column c of four, of row 4i + r.
 pub(super) type Codes = [uint8x16_t; 4];

@@ -5,6 +5,7 @@ use core::arch::x86_64::*;
 use super::{batch, fetch};
 use crate::kernels::panel::{PanelOut, PanelTask};
 use crate::kernels::unpack::PanelIsa;
+use crate::vector::prefetch_lines;
 
 /// Rows 0 to 7 and 8 to 15.
 #[derive(Clone, Copy)]
@@ -44,7 +45,7 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
 
     #[inline(always)]
     unsafe fn fetch(address: *const u8, bytes: usize) {
-        fetch::fetch(address, bytes);
+        prefetch_lines(address, bytes);
     }
 
     #[inline(always)]

@@ -8,6 +8,7 @@ use crate::kernels::form::Form;
 use crate::kernels::panel::{PanelOut, PanelTask};
 use crate::kernels::product;
 use crate::kernels::unpack::PanelIsa;
+use crate::vector::prefetch_lines;
 
 /// AVX-512, `VBMI` and VBMI2 with it or not.
 pub(super) struct Registers<const VBMI: bool>;
@@ -30,7 +31,7 @@ impl<const VBMI: bool> PanelIsa for Registers<VBMI> {
 
     #[inline(always)]
     unsafe fn fetch(address: *const u8, bytes: usize) {
-        fetch::fetch(address, bytes);
+        prefetch_lines(address, bytes);
     }
 
     #[inline(always)]

@@ -5,11 +5,8 @@
 //! Not so on a Zen 5, least where one thread has the memory for itself. Intel's stops at the end of each page. Results do not
 //! depend on it.
 
-use core::arch::asm;
 use core::arch::x86_64::__cpuid;
 use std::sync::OnceLock;
-
-use crate::kernels::unpack::CACHE_LINE;
 
 /// The name in leaf 0 of CPUID, in the order of EBX, EDX, ECX (AMD64 Architecture Programmer's Manual, volume 3, appendix E).
 const AMD: [u32; 3] =
@@ -28,28 +25,6 @@ struct Ahead {
 const ON_AMD: Ahead = Ahead { alone: 512, shared: 512 };
 const ON_ZEN5: Ahead = Ahead { alone: 8192, shared: 4096 };
 const ELSEWHERE: Ahead = Ahead { alone: 4096, shared: 4096 };
-
-/// Asks for the cache lines that begin among the `bytes` bytes at `address`.
-///
-/// Each address waits for the one before, by an addition of a register: of lines that are asked for in the same cycle, an Intel
-/// Xeon with AMX gets only some ("One line a cycle" there). An addition of a constant was measured to be no such wait.
-#[inline(always)]
-pub(super) fn fetch(address: *const u8, bytes: usize) {
-    let end = address.addr().wrapping_add(bytes);
-    let mut line = address.addr().wrapping_add(CACHE_LINE - 1) & !(CACHE_LINE - 1);
-    while line < end {
-        // SAFETY: a hint: of no effect but on speed, for any address, and every x86-64 processor has it.
-        unsafe {
-            asm!(
-                "prefetcht1 [{line}]",
-                "add {line}, {step}",
-                line = inout(reg) line,
-                step = in(reg) CACHE_LINE,
-                options(nomem, nostack),
-            );
-        }
-    }
-}
 
 /// Bytes from what is worked on to what is fetched, for a thread that reads weights alone, or not.
 pub(super) fn ahead(alone: bool) -> usize {

@@ -6,6 +6,7 @@ use super::{batch, fetch};
 use crate::float16::f16_to_f32;
 use crate::kernels::panel::{PanelOut, PanelTask};
 use crate::kernels::unpack::PanelIsa;
+use crate::vector::prefetch_lines;
 
 /// Rows 0 to 3, 4 to 7, 8 to 11, 12 to 15.
 type Ints = [__m128i; 4];
@@ -29,7 +30,7 @@ impl PanelIsa for Sse {
 
     #[inline(always)]
     unsafe fn fetch(address: *const u8, bytes: usize) {
-        fetch::fetch(address, bytes);
+        prefetch_lines(address, bytes);
     }
 
     #[inline(always)]
