@@ -121,15 +121,17 @@ impl ValueCodes<'_> {
             let first = first_group * GROUP_LANES;
             let end = columns.min(first + GROUPS * GROUP_LANES);
             for i in 0..(end - first).div_ceil(GROUP_LANES) {
-                let of_all = self.factors::<V>(first_group + i, &(0..STEP));
+                let group = first_group + i;
+                let of_all = if whole { Some(self.factors::<V>(group, &(0..STEP))) } else { None };
                 for (row, weights) in weights.iter_mut().enumerate() {
                     let of_row = &rows.weights[row * rows.stride..][..VECTORS];
-                    weights[i] = if whole {
-                        Weights::of(of_row, &of_all, coding)
-                    } else {
+                    weights[i] = match &of_all {
+                        Some(of_all) => Weights::of(of_row, of_all, coding),
                         // What a row does not see may be NaN.
-                        let factors = self.factors::<V>(first_group + i, &seen[row]);
-                        Weights::of(&only(of_row, &seen[row]), &factors, coding)
+                        None => {
+                            let factors = self.factors::<V>(group, &seen[row]);
+                            Weights::of(&only(of_row, &seen[row]), &factors, coding)
+                        }
                     };
                 }
             }
@@ -222,7 +224,6 @@ impl ValueCodes<'_> {
 }
 
 /// Columns that are summed up, of those whose weights begin at column `first`, and over which pairs of positions.
-#[derive(Clone)]
 struct Place {
     first: usize,
     column: usize,
@@ -259,6 +260,7 @@ struct Weights {
 impl Weights {
     const ZERO: Weights = Weights { pairs: [[0; LANES]; PAIRS / LANES], start: 0, scale: 0.0 };
 
+    /// Of the weights of a step.
     #[inline(always)]
     fn of(weights: &[Lanes], of_group: &Factors, coding: Coding) -> Weights {
         let Factors { factors, scale } = of_group;
