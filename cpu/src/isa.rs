@@ -200,6 +200,12 @@ impl Isa {
         false
     }
 
+    /// Whether the processor has tiles of bytes.
+    #[cfg(target_arch = "x86_64")]
+    pub(super) const fn has_byte_tiles(self) -> bool {
+        matches!(self.0, Level::Amx)
+    }
+
     /// What multiplies many rows in bfloat16, where something does.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn bf16(self) -> Option<Bf16> {

@@ -24,7 +24,7 @@
 //! | `isa`, `tile_permission`, `backend` | which instruction sets there are, compiling plain Rust for them; one of them with the threads |
 //! | `lanes`, `vector`, `float_dot` | float arithmetic in one fixed order: single, in registers, in tiles |
 //! | `activations`, `int8x128_rows` | activations as 8-bit codes, 32 to a scale, and 256 in the order of matrix units |
-//! | `bf16_unit` | what attention asks of a matrix unit |
+//! | `bf16_unit`, `byte_unit` | what attention asks of a matrix unit |
 //! | `decode`, `decode_learned`, `float16`, `row_blocks` | stored weights to floats |
 //! | `stored_floats`, `float_matvec`, `float_columns` | stored floats, times a single token, and as columns that are added up |
 //! | `kernels` | kernels for weights in blocks, and the table of all kernels |
@@ -46,6 +46,7 @@ mod attention;
 mod backend;
 #[cfg(any(test, target_arch = "x86_64"))]
 mod bf16_unit;
+mod byte_unit;
 mod decode;
 mod decode_learned;
 mod elementwise;

@@ -7,6 +7,7 @@ use super::super::math::{exp_of_small, tanh};
 use super::super::vector::Vector;
 use super::add_values::add_values_of_step;
 use super::join::set_state;
+use super::lines_ahead::{Fetch, NothingAhead};
 use super::packed::Packed;
 use super::queries::{Attention, Queries};
 use super::room::StepRoom;
@@ -41,7 +42,8 @@ pub(super) fn attend_chunk<V: Vector>(
     score_chunk::<V>(queries, chunk, rows.clone(), packed, scores, room);
     for row in rows.clone() {
         let part = &mut parts[row * row_lanes..][..row_lanes];
-        let (top, total) = weigh::<V>(queries, chunk, row, &mut scores[row * ROW_LANES..][..ROW_LANES]);
+        let (top, total) =
+            weigh::<V>(queries, chunk, row, &mut scores[row * ROW_LANES..][..ROW_LANES], &mut NothingAhead);
         part.fill([0.0; LANES]);
         set_state(part, top, total);
     }
@@ -60,8 +62,14 @@ pub(super) fn weigh<V: Vector>(
     chunk: usize,
     row: usize,
     scores: &mut [Lanes],
+    ahead: &mut impl Fetch,
 ) -> (f32, f32) {
     let within = Within { queries, chunk };
+    if within.all_plain(&(row..row + 1), &(0..CHUNK))
+        && let Some(scores) = scores.first_chunk_mut()
+    {
+        return weigh_whole::<V>(scores, ahead);
+    }
     let seen = within.seen(row, &(0..CHUNK));
     let first = seen.start / LANES;
     let scores = &mut scores[first..seen.end.div_ceil(LANES)];
@@ -69,11 +77,33 @@ pub(super) fn weigh<V: Vector>(
     let top = largest_score::<V>(scores);
     let mut totals = V::splat(0.0);
     for scores in scores.iter_mut() {
+        ahead.fetch();
         let weights = exp_of_small(V::from_lanes(scores).sub(V::splat(top)));
         *scores = weights.to_lanes();
         totals = totals.add(weights);
     }
     (top, totals.sum())
+}
+
+/// [`weigh`] of a row that sees all of a chunk, and whose scores are finished: as many steps as are known when this is compiled.
+#[inline(always)]
+fn weigh_whole<V: Vector>(scores: &mut [Lanes; CHUNK / LANES], ahead: &mut impl Fetch) -> (f32, f32) {
+    let mut tops = [V::splat(f32::MIN); 4];
+    for scores in scores.as_chunks::<4>().0 {
+        for (top, scores) in tops.iter_mut().zip(scores) {
+            *top = top.or_larger(V::from_lanes(scores));
+        }
+    }
+    let [a, b, c, d] = tops;
+    let top = V::splat(largest(a.or_larger(b).or_larger(c.or_larger(d)).to_lanes()));
+    let mut totals = V::splat(0.0);
+    for scores in scores.iter_mut() {
+        ahead.fetch();
+        let weights = exp_of_small(V::from_lanes(scores).sub(top));
+        *scores = weights.to_lanes();
+        totals = totals.add(weights);
+    }
+    (top.to_lanes()[0], totals.sum())
 }
 
 /// Makes scaled products of a row with the keys from position `first` of a chunk on its scores: minus infinity where it sees

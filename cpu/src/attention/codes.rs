@@ -54,7 +54,22 @@ impl Coding {
     /// Sets the code at a bit of a byte.
     #[inline(always)]
     pub fn put(self, byte: &mut u8, bit: usize, code: u8) {
-        *byte = *byte & !(self.top() << bit) | code << bit;
+        *byte = *byte & !(self.top() << bit) | (code ^ self.flipped()) << bit;
+    }
+
+    /// The code at a bit of a byte.
+    #[inline(always)]
+    pub fn get(self, byte: u8, bit: usize) -> u8 {
+        byte >> bit & self.top() ^ self.flipped()
+    }
+
+    /// Bits that are stored the other way round: of 8 bits the highest, so that a byte with a sign is a code less the center.
+    #[inline(always)]
+    const fn flipped(self) -> u8 {
+        match self {
+            Coding::Eight => 0x80,
+            Coding::Four | Coding::Two => 0,
+        }
     }
 
     /// The largest code.
@@ -63,8 +78,14 @@ impl Coding {
         u8::MAX >> (8 - self.bits())
     }
 
+    /// The center of what is stored, taken as a number.
     #[inline(always)]
-    pub const fn center(self) -> f32 {
+    pub const fn stored_center(self) -> f32 {
+        self.center() - self.flipped() as f32
+    }
+
+    #[inline(always)]
+    const fn center(self) -> f32 {
         match self {
             Coding::Eight => 128.0,
             Coding::Four => 8.0,

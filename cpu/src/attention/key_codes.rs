@@ -8,13 +8,17 @@
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::Vector;
 use super::codes::{Coding, GROUP};
-use super::stored::{KEY_LANES, key_arrays};
+use super::stored::{KEY_LANES, QUAD, key_arrays};
 use super::tile::{Ahead, ROW_LANES};
 
 /// Pairs of dimensions that share a scale.
 const PAIRS: usize = GROUP / 2;
+/// Quads of them.
+const QUADS: usize = GROUP / QUAD;
 /// The largest part of a query.
-pub(super) const LARGEST: f32 = 32766.0;
+///
+/// A matrix unit takes it as two bytes, of which the high one is at most 127 and the low one has a sign.
+pub(super) const LARGEST: f32 = 32638.0;
 /// Added and taken away, it rounds what is below 2^22 to whole numbers, ties to even.
 const ROUNDER: f32 = 12_582_912.0;
 
@@ -22,11 +26,11 @@ const ROUNDER: f32 = 12_582_912.0;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueryGroup {
     /// Two dimensions each, the first in the low half.
-    pairs: [i32; PAIRS],
+    pub(super) pairs: [i32; PAIRS],
     /// What a sum of products with codes begins with, so that it becomes one with codes less their center.
-    start: i32,
+    pub(super) start: i32,
     /// What such a sum is multiplied with, beside the scale of the key.
-    scale: f32,
+    pub(super) scale: f32,
 }
 
 impl QueryGroup {
@@ -51,7 +55,7 @@ impl QueryGroup {
             *whole = 2 * ((value * halves + ROUNDER) - ROUNDER) as i32;
         }
         let sum: i32 = wholes.iter().sum();
-        let twice_center = (2.0 * coding.center()) as i32;
+        let twice_center = (2.0 * coding.stored_center()) as i32;
         let mut pairs = [0; PAIRS];
         for (pair, wholes) in pairs.iter_mut().zip(wholes.as_chunks::<2>().0) {
             *pair = wholes[1] << 16 | wholes[0] & 0xFFFF;
@@ -75,12 +79,12 @@ impl KeyCodes<'_> {
     /// The keys as floats, in the order that floats have: what a matrix unit rounds.
     #[inline(always)]
     pub fn to_floats<V: Vector>(self, out: &mut [Lanes]) {
-        let center = V::splat(self.coding.center());
+        let center = V::splat(self.coding.stored_center());
         for (block, out) in out.chunks_exact_mut(KEY_LANES * self.dim).enumerate() {
             for (i, out) in out.iter_mut().enumerate() {
                 let (i, vector) = (i / KEY_LANES, block * KEY_LANES + i % KEY_LANES);
                 // SAFETY: they have it.
-                let pairs = unsafe { pairs::<V>(self.coding, self.of_vector(vector), i / 2) };
+                let pairs = unsafe { quad::<V>(self.coding, self.of_vector(vector), i / QUAD) }[i % QUAD / 2];
                 // One times the code that is meant, and nothing times the other.
                 let one = V::splat_pair(1 << (16 * (i % 2)));
                 let code = V::from_wholes(V::add_pair_products(V::splat_whole(0), pairs, one));
@@ -91,14 +95,14 @@ impl KeyCodes<'_> {
 
     /// Codes of the keys of a vector of 16 positions.
     #[inline(always)]
-    fn of_vector(&self, vector: usize) -> &[[u8; LANES]] {
+    pub(super) fn of_vector(&self, vector: usize) -> &[[u8; LANES]] {
         let arrays = key_arrays(self.coding, self.dim);
         &self.codes[vector * arrays..][..arrays]
     }
 
     /// Scales of a group of their dimensions.
     #[inline(always)]
-    fn scale<V: Vector>(&self, vector: usize, group: usize) -> V {
+    pub(super) fn scale<V: Vector>(&self, vector: usize, group: usize) -> V {
         let groups = self.dim.div_ceil(GROUP);
         let (block, half) = (vector / KEY_LANES, vector % KEY_LANES);
         V::from_halves(&self.scales[(block * groups + group) * KEY_LANES + half])
@@ -147,20 +151,22 @@ impl KeyCodes<'_> {
             for (sums, of_row) in sums.iter_mut().zip(of_rows) {
                 *sums = [V::splat_whole(of_row.start); C];
             }
-            let pairs_of_group = (self.dim - group * GROUP).div_ceil(2).min(PAIRS);
-            for pair in 0..pairs_of_group {
-                let mut keys = [V::splat_pair(0); C];
-                // A line for 32 bytes of each of two vectors.
-                ahead.fetch((group * PAIRS + pair) * 2 * C);
-                for (keys, codes) in keys.iter_mut().zip(codes) {
-                    // SAFETY: below half the dimensions, rounded up.
-                    *keys = unsafe { pairs::<V>(coding, codes, group * PAIRS + pair) };
-                }
-                for (sums, of_row) in sums.iter_mut().zip(of_rows) {
-                    // SAFETY: one of those of a group.
-                    let query = V::splat_pair(unsafe { *of_row.pairs.get_unchecked(pair) });
-                    for (sum, keys) in sums.iter_mut().zip(keys) {
-                        *sum = V::add_pair_products(*sum, keys, query);
+            let quads = (self.dim - group * GROUP).div_ceil(QUAD).min(QUADS);
+            for at in 0..quads {
+                for half in 0..2 {
+                    let mut keys = [V::splat_pair(0); C];
+                    for (keys, codes) in keys.iter_mut().zip(codes) {
+                        // SAFETY: below a quarter of the dimensions, rounded up.
+                        *keys = unsafe { quad::<V>(coding, codes, group * QUADS + at) }[half];
+                    }
+                    // A line for 32 bytes of each of two vectors.
+                    ahead.fetch((group * PAIRS + 2 * at + half) * 2 * C);
+                    for (sums, of_row) in sums.iter_mut().zip(of_rows) {
+                        // SAFETY: one of those of a group.
+                        let query = V::splat_pair(unsafe { *of_row.pairs.get_unchecked(2 * at + half) });
+                        for (sum, keys) in sums.iter_mut().zip(keys) {
+                            *sum = V::add_pair_products(*sum, keys, query);
+                        }
                     }
                 }
             }
@@ -180,24 +186,27 @@ impl KeyCodes<'_> {
     }
 }
 
-/// A pair of dimensions of the keys at 16 positions, or a pair of positions of the values of 16 dimensions.
+/// Four dimensions of the keys at 16 positions, or four positions of the values of 16 dimensions: the first two, and the others.
 ///
 /// # Safety
-/// `codes` must be those of keys or values that have the pair.
+/// `codes` must be those of keys or values that have the quad.
 #[inline(always)]
-pub(super) unsafe fn pairs<V: Vector>(coding: Coding, codes: &[[u8; LANES]], pair: usize) -> V::Pairs {
+pub(super) unsafe fn quad<V: Vector>(coding: Coding, codes: &[[u8; LANES]], at: usize) -> [V::Pairs; 2] {
     match coding {
         Coding::Eight => {
-            // SAFETY: two arrays for each pair, by the caller's promise.
-            let bytes = unsafe { &*codes.as_ptr().add(2 * pair).cast::<[u8; 2 * LANES]>() };
+            // SAFETY: four arrays for each quad, by the caller's promise.
+            let bytes = unsafe { &*codes.as_ptr().add(QUAD * at).cast::<[u8; QUAD * LANES]>() };
             V::pairs_from_bytes(bytes)
         }
-        // SAFETY: an array for each pair, and for two, by the caller's promise.
-        Coding::Four => V::pairs_from_codes(unsafe { codes.get_unchecked(pair) }, 0, 4),
+        Coding::Four => {
+            // SAFETY: two arrays for each quad, by the caller's promise.
+            let bytes = unsafe { [codes.get_unchecked(2 * at), codes.get_unchecked(2 * at + 1)] };
+            [V::pairs_from_codes(bytes[0], 0, 4), V::pairs_from_codes(bytes[1], 0, 4)]
+        }
         Coding::Two => {
-            // SAFETY: as above.
-            let bytes = unsafe { codes.get_unchecked(pair / 2) };
-            V::pairs_from_codes(bytes, (pair % 2 * 4) as u32, 2)
+            // SAFETY: an array for each quad, by the caller's promise.
+            let bytes = unsafe { codes.get_unchecked(at) };
+            [V::pairs_from_codes(bytes, 0, 2), V::pairs_from_codes(bytes, 4, 2)]
         }
     }
 }

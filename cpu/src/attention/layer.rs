@@ -93,6 +93,11 @@ impl KvLayer {
         self.shape.kv_heads
     }
 
+    /// How keys and values are stored.
+    pub const fn types(&self) -> KvTypes {
+        self.shape.types
+    }
+
     /// Values of a key.
     pub const fn head_dim(&self) -> usize {
         self.shape.head_dim
@@ -279,6 +284,12 @@ impl Vectorized for Store<'_> {
 }
 
 impl<'a> KvHead<'a> {
+    /// How keys and values are stored.
+    #[inline(always)]
+    pub fn types(&self) -> KvTypes {
+        self.layer.types()
+    }
+
     /// Values of a key.
     #[inline(always)]
     pub fn dim(&self) -> usize {
@@ -345,6 +356,12 @@ impl<'a> KvHead<'a> {
     pub fn halves_of_values(&self, seen: &Range<usize>) -> Option<&'a [[u16; LANES]]> {
         let (page, first, _) = self.step(seen.clone());
         page.values.halves(first, STEP)
+    }
+
+    /// Addresses of the codes and of the scales of the keys, or `values`, of the step that a position is in.
+    pub fn lines_of_step(&self, position: usize, values: bool) -> [Range<usize>; 2] {
+        let (page, first, _) = self.step(position..position + 1);
+        if values { &page.values } else { &page.keys }.lines(first, STEP)
     }
 
     /// Values of the step that positions `seen` are in, where they are in codes.

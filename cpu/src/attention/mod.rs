@@ -24,6 +24,8 @@
 //! | `tile` | products of several queries with several vectors |
 //! | `packed`, `key_codes` | queries as products take them; their products with keys in codes |
 //! | `value_codes` | weighted sums of values in codes |
+//! | `bytes` | both of them by a matrix unit, where codes have 8 bits |
+//! | `own_unit`, `lines_ahead` | that unit, for the thread; what is fetched meanwhile |
 //! | `chunk`, `score`, `add_values` | some queries over one chunk: softmax, scores, sums of values |
 //! | `tiles` | many queries over one chunk by a matrix unit, where that is asked for |
 //! | `join` | chunks to the result of a query |
@@ -33,13 +35,16 @@
 //! | `spread`, `scratch`, `room` | a layer's work, on all threads; what each of them keeps |
 
 mod add_values;
+mod bytes;
 mod chunk;
 mod codes;
 mod join;
 mod key_codes;
 mod kv_type;
 mod layer;
+mod lines_ahead;
 mod mass;
+mod own_unit;
 mod packed;
 mod queries;
 mod read;

@@ -69,6 +69,17 @@ impl Stored {
         Some(KeyCodes { coding: *coding, dim: *dim, codes, scales: scales.as_chunks().0 })
     }
 
+    /// Addresses of the codes and of the scales of `count` positions from `first` on, of whole steps; none where there are no codes.
+    pub fn lines(&self, first: usize, count: usize) -> [Range<usize>; 2] {
+        let Stored { order, dim, vectors: Vectors::Codes { coding, codes, scales } } = self else {
+            return [0..0, 0..0];
+        };
+        let (arrays, groups) = (|positions| order.code_arrays(*coding, *dim, positions), dim.div_ceil(GROUP));
+        let codes = codes[arrays(first)..arrays(first + count)].as_ptr_range();
+        let scales = scales[first * groups..(first + count) * groups].as_ptr_range();
+        [codes.start.addr()..codes.end.addr(), scales.start.addr()..scales.end.addr()]
+    }
+
     /// What `count` positions from `first` on have, of whole blocks, where that is halves.
     #[inline(always)]
     pub fn halves(&self, first: usize, count: usize) -> Option<&[[u16; LANES]]> {

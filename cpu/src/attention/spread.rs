@@ -6,6 +6,7 @@ use super::super::aligned::AlignedFloats;
 use super::super::backend::Cpu;
 #[cfg(any(test, target_arch = "x86_64"))]
 use super::super::bf16_unit::Bf16Unit;
+use super::super::byte_unit::AnyByteUnit;
 #[cfg(target_arch = "x86_64")]
 use super::super::isa::Bf16;
 #[cfg(target_arch = "x86_64")]
@@ -13,9 +14,11 @@ use super::super::kernels::{AmxBf16, Avx512Bf16};
 use super::super::lanes::{LANES, Lanes};
 use super::super::shared::Shared;
 use super::super::vector::{self, Vector, VectorWork};
+use super::bytes::{ByteQueries, Bytes};
 use super::chunk::{ChunkBuffers, attend_chunk};
 use super::join::{JoinAll, clear, finish, join};
 use super::layer::KvLayer;
+use super::own_unit::OwnUnit;
 use super::packed::pack;
 use super::queries::{Attention, Queries};
 use super::room::QueryRoom;
@@ -119,14 +122,20 @@ impl Cpu {
             // SAFETY: each chunk of each head is in one task.
             let parts = unsafe { shared.part(start..start + count * chunk_floats) };
             let parts = parts.as_chunks_mut().0;
-            with_scratch(|Scratch { packed, scores, step, .. }| {
+            // SAFETY: the only one of this thread, which does nothing else meanwhile.
+            let mut unit = unsafe { OwnUnit::new(self.isa(), layer.kv.types()) };
+            with_scratch(|Scratch { packed, scores, step, bytes, .. }| {
                 for first_row in (0..group).step_by(ROWS) {
                     let queries = layer.queries(0, kv_head * group + first_row);
                     let scores = scores.lanes(queries.heads * ROW_LANES);
                     let chunks = first_chunk + first..first_chunk + first + count;
                     let parts = &mut parts[first_row * lanes..];
                     let stride = group * lanes;
-                    vector::run(self.isa(), OneRun { queries, chunks, packed, scores, parts, stride, step });
+                    let bytes = unit.get().map(|unit| Bytes { unit, room: &mut *bytes });
+                    vector::run(
+                        self.isa(),
+                        OneRun { queries, chunks, packed, scores, parts, stride, step, bytes },
+                    );
                 }
             });
         });
@@ -178,12 +187,25 @@ impl Cpu {
     }
 
     fn attend_block(&self, block: Block<'_>, out: &Shared<'_, f32>) {
+        // SAFETY: the only one of this thread, which does nothing else meanwhile.
+        let mut unit = unsafe { OwnUnit::new(self.isa(), block.layer.kv.types()) };
+        self.attend_block_with(unit.get(), block, out);
+    }
+
+    /// [`Cpu::attend_block`] with the matrix unit for bytes of this thread, if there is one.
+    pub(super) fn attend_block_with(
+        &self,
+        unit: Option<&mut AnyByteUnit>,
+        block: Block<'_>,
+        out: &Shared<'_, f32>,
+    ) {
         let (queries, tokens) = (block.queries(), block.tokens);
         let (count, lanes) = (tokens * queries.heads, queries.kv.columns() + 1);
-        with_scratch(|Scratch { packed, scores, parts, rows, step, .. }| {
+        with_scratch(|Scratch { packed, scores, parts, rows, step, bytes, .. }| {
             let rows = rows.lanes(count * lanes);
             let (scores, parts) = (scores.lanes(count * ROW_LANES), parts.lanes(count * lanes));
-            vector::run(self.isa(), TokenBlock { queries, tokens, packed, scores, parts, rows, step });
+            let bytes = unit.map(|unit| Bytes { unit, room: bytes });
+            vector::run(self.isa(), TokenBlock { queries, tokens, packed, scores, parts, rows, step, bytes });
             for (row, result) in rows.chunks_exact(lanes).enumerate() {
                 // SAFETY: each head of each token is in one block.
                 unsafe { block.store(row, result.as_flattened(), out) };
@@ -267,11 +289,11 @@ impl<'a> Layer<'a> {
 
 /// Some tokens, for heads that share keys and values.
 #[derive(Clone, Copy)]
-struct Block<'a> {
-    layer: Layer<'a>,
-    head: usize,
-    token: usize,
-    tokens: usize,
+pub(super) struct Block<'a> {
+    pub layer: Layer<'a>,
+    pub head: usize,
+    pub token: usize,
+    pub tokens: usize,
 }
 
 impl<'a> Block<'a> {
@@ -302,15 +324,25 @@ struct OneRun<'a> {
     parts: &'a mut [Lanes],
     stride: usize,
     step: &'a mut StepRoom,
+    bytes: Option<Bytes<'a>>,
 }
 
 impl VectorWork for OneRun<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let OneRun { queries, chunks, packed, scores, parts, stride, step } = self;
+        let OneRun { queries, chunks, packed, scores, parts, stride, step, bytes } = self;
         let heads = queries.heads;
-        queries.kv.fetch_keys(queries.seen(0).start.max(chunks.start * CHUNK));
+        let seen =
+            queries.seen(0).start.max(chunks.start * CHUNK)..queries.seen(0).end.min(chunks.end * CHUNK);
+        let first = seen.start;
         let packed = pack(&queries, heads, packed);
+        if let Some(mut by_unit) = ByteQueries::new(&queries, packed, seen, bytes) {
+            for (chunk, parts) in chunks.zip(parts.chunks_mut(stride)) {
+                by_unit.attend_chunk::<V>(chunk, 0..heads, scores, parts);
+            }
+            return;
+        }
+        queries.kv.fetch_keys(first);
         for (chunk, parts) in chunks.clone().zip(parts.chunks_mut(stride)) {
             let next = Some(chunk + 1).filter(|next| *next < chunks.end);
             let buffers = ChunkBuffers { packed, scores: &mut *scores, parts, step: &mut *step };
@@ -328,23 +360,31 @@ struct TokenBlock<'a> {
     parts: &'a mut [Lanes],
     rows: &'a mut [Lanes],
     step: &'a mut StepRoom,
+    bytes: Option<Bytes<'a>>,
 }
 
 impl VectorWork for TokenBlock<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let TokenBlock { queries, tokens, packed, scores, parts, rows, step } = self;
+        let TokenBlock { queries, tokens, packed, scores, parts, rows, step, bytes } = self;
         let lanes = queries.kv.columns() + 1;
         let packed = pack(&queries, tokens * queries.heads, packed);
         for (i, row) in rows.chunks_exact_mut(lanes).enumerate() {
             clear(row, queries.sink(i));
         }
         let end = (queries.position + tokens).div_ceil(CHUNK);
+        let seen = queries.seen(0).start..queries.position + tokens;
+        let mut by_unit = ByteQueries::new(&queries, packed, seen, bytes);
         for chunk in queries.seen(0).start / CHUNK..end {
             let next = Some(chunk + 1).filter(|next| *next < end);
             let seeing = queries.seeing(chunk, tokens);
-            let buffers = ChunkBuffers { packed, scores: &mut *scores, parts: &mut *parts, step: &mut *step };
-            attend_chunk::<V>(&queries, chunk, next, seeing.clone(), buffers);
+            if let Some(by_unit) = &mut by_unit {
+                by_unit.attend_chunk::<V>(chunk, seeing.clone(), scores, parts);
+            } else {
+                let (scores, parts) = (&mut *scores, &mut *parts);
+                let buffers = ChunkBuffers { packed, scores, parts, step: &mut *step };
+                attend_chunk::<V>(&queries, chunk, next, seeing.clone(), buffers);
+            }
             for row in seeing {
                 join::<V>(&mut rows[row * lanes..][..lanes], &parts[row * lanes..][..lanes]);
             }

@@ -3,13 +3,13 @@
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
-use super::super::aligned::AlignedFloats;
+use super::super::aligned::{Aligned, AlignedFloats};
 use super::super::hadamard::{hadamard, hadamard_block};
 use super::super::lanes::{LANES, Lanes};
 use super::KvType;
 use super::codes::{Coding, GROUP};
 use super::sizes::STEP;
-use crate::memory::OutOfMemory;
+use crate::memory::{OutOfMemory, zeros};
 
 /// Positions of a block of keys: the vectors of each dimension that the kernels take at once.
 pub(super) const KEY_BLOCK: usize = KEY_LANES * LANES;
@@ -20,12 +20,12 @@ pub(super) const KEY_LANES: usize = 2;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     /// Blocks of 32 positions: 32 values of the first dimension, of the second and so on, so that the scores of 16 positions
-    /// are one vector and need no sums across lanes. Codes have an order of their own: blocks of 16 positions, and two
-    /// dimensions of a position side by side, as their products with queries are added up.
+    /// are one vector and need no sums across lanes. Codes have an order of their own: blocks of 16 positions, and four
+    /// dimensions of a position side by side, a [`QUAD`], as their products with queries are added up.
     Keys,
     /// One row per position, padded to a multiple of 16. Codes have an order of their own: steps of 64 positions, of which 16
-    /// dimensions lie together, and of these two positions side by side, as their products with weights are added up: a position
-    /// and that which is 16 behind it.
+    /// dimensions lie together, and of these four positions side by side, as their products with weights are added up: a position
+    /// and those which are 16, 32 and 48 behind it.
     Values,
 }
 
@@ -63,9 +63,8 @@ impl Order {
             }
             Order::Values => {
                 let array = (position / STEP * dim.div_ceil(LANES) + i / LANES) * step_arrays(coding);
-                let (block, half, lane) =
-                    (position % STEP / KEY_BLOCK, position / LANES % 2, position % LANES);
-                side_by_side(coding, array, i % LANES, block * KEY_BLOCK + 2 * lane + half)
+                let (lane, vector) = (position % LANES, position % STEP / LANES);
+                side_by_side(coding, array, i % LANES, QUAD * lane + vector)
             }
         }
     }
@@ -89,11 +88,16 @@ impl Order {
     }
 }
 
-/// Byte, and its lowest bit, of code `i` of those that a lane has from an array on: of 8 bits, two lie side by side.
+/// Codes that are multiplied at once.
+pub(super) const QUAD: usize = 4;
+/// Bytes of a quad of 8 bits, in which the pairs that vectors multiply are every second.
+const BYTES_OF_QUAD: [usize; QUAD] = [0, 2, 1, 3];
+
+/// Byte, and its lowest bit, of code `i` of those that a lane has from an array on: of 8 bits, four lie side by side.
 #[inline(always)]
 fn side_by_side(coding: Coding, array: usize, lane: usize, i: usize) -> (usize, usize) {
     match coding {
-        Coding::Eight => ((array + i / 2 * 2) * LANES + 2 * lane + i % 2, 0),
+        Coding::Eight => ((array + i / QUAD * QUAD) * LANES + QUAD * lane + BYTES_OF_QUAD[i % QUAD], 0),
         Coding::Four | Coding::Two => {
             let per_byte = coding.per_byte();
             ((array + i / per_byte) * LANES + lane, i % per_byte * coding.bits())
@@ -107,10 +111,10 @@ pub(super) const fn step_arrays(coding: Coding) -> usize {
     STEP / coding.per_byte()
 }
 
-/// Arrays of 16 bytes with the codes of the keys at 16 positions: whole pairs of dimensions, and whole bytes.
+/// Arrays of 16 bytes with the codes of the keys at 16 positions: whole quads of dimensions.
 #[inline(always)]
 pub(super) const fn key_arrays(coding: Coding, dim: usize) -> usize {
-    dim.div_ceil(4).saturating_mul(4) / coding.per_byte()
+    dim.div_ceil(QUAD).saturating_mul(QUAD) / coding.per_byte()
 }
 
 /// Keys or values of one head.
@@ -124,11 +128,11 @@ pub(super) struct Stored {
 #[derive(Debug)]
 pub(super) enum Vectors {
     F32(AlignedFloats),
-    F16(Vec<[u16; LANES]>),
+    F16(Aligned<[u16; LANES]>),
     Codes {
         coding: Coding,
         /// In the order that [`Order`] says.
-        codes: Vec<[u8; LANES]>,
+        codes: Aligned<[u8; LANES]>,
         scales: Vec<u16>,
     },
 }
@@ -150,9 +154,9 @@ impl StoredShape {
         let vectors = order.vectors(dim, positions);
         let bytes = match Coding::of(kv_type) {
             None if kv_type == KvType::F32 => AlignedFloats::bytes(vectors.saturating_mul(LANES)),
-            None => vectors.saturating_mul(size_of::<[u16; LANES]>()),
+            None => Aligned::<[u16; LANES]>::bytes(vectors),
             Some(coding) => {
-                let codes = order.code_arrays(coding, dim, positions).saturating_mul(LANES);
+                let codes = Aligned::<[u8; LANES]>::bytes(order.code_arrays(coding, dim, positions));
                 codes.saturating_add(Order::scales(dim, positions).saturating_mul(size_of::<u16>()))
             }
         };
@@ -171,24 +175,15 @@ impl StoredShape {
             None if kv_type == KvType::F32 => {
                 Vectors::F32(AlignedFloats::zeros(count.saturating_mul(LANES), WHAT)?)
             }
-            None => Vectors::F16(zeros(count, [0; LANES], WHAT)?),
+            None => Vectors::F16(Aligned::zeros(count, WHAT)?),
             Some(coding) => Vectors::Codes {
                 coding,
-                codes: zeros(order.code_arrays(coding, dim, positions), [0; LANES], WHAT)?,
-                scales: zeros(Order::scales(dim, positions), 0, WHAT)?,
+                codes: Aligned::zeros(order.code_arrays(coding, dim, positions), WHAT)?,
+                scales: zeros(Order::scales(dim, positions), WHAT)?,
             },
         };
         Ok(Stored { order, dim, vectors })
     }
-}
-
-/// [`crate::memory::zeros`] of other types.
-fn zeros<T: Copy>(len: usize, zero: T, what: &str) -> Result<Vec<T>, OutOfMemory> {
-    let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
-    let mut all = Vec::new();
-    all.try_reserve_exact(len).map_err(|_| OutOfMemory { what: what.to_owned(), bytes })?;
-    all.resize(len, zero);
-    Ok(all)
 }
 
 /// Values of a head that are rotated together before they are stored as this type; 1: they are stored as they are.
@@ -261,7 +256,7 @@ impl Stored {
             Vectors::Codes { coding, codes, scales } => {
                 raw.extend((0..dim).map(|i| {
                     let (byte, bit) = order.code_place(*coding, dim, position, i);
-                    u32::from(codes.as_flattened()[byte] >> bit & coding.top())
+                    u32::from(coding.get(codes.as_flattened()[byte], bit))
                 }));
                 let groups = 0..dim.div_ceil(GROUP);
                 raw.extend(groups.map(|group| u32::from(scales[Order::scale(dim, position, group)])));

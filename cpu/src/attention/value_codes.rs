@@ -12,18 +12,18 @@ use super::super::lanes::{LANES, Lanes};
 use super::super::power_of_two::ROUNDER;
 use super::super::vector::Vector;
 use super::codes::{Coding, GROUP};
-use super::key_codes::{LARGEST, pairs};
+use super::key_codes::{LARGEST, quad};
 use super::sizes::STEP;
-use super::stored::{KEY_LANES, step_arrays};
+use super::stored::{KEY_LANES, QUAD, step_arrays};
 use super::tile::Ahead;
 
-/// Pairs of positions of a step, as [`Order::Values`](super::stored::Order::Values) says, and vectors of 16 of its positions.
-const PAIRS: usize = STEP / 2;
+/// Vectors of 16 positions of a step. A quad has one of each, as [`Order::Values`](super::stored::Order::Values) says.
 const VECTORS: usize = STEP / LANES;
+const _: () = assert!(VECTORS == QUAD, "a quad of every vector");
 /// Vectors of 16 dimensions that share scales.
-const GROUP_LANES: usize = GROUP / LANES;
+pub(super) const GROUP_LANES: usize = GROUP / LANES;
 /// Groups whose vectors are summed up together.
-const GROUPS: usize = 2;
+pub(super) const GROUPS: usize = 2;
 
 /// Values in codes, of the positions of a step.
 #[derive(Clone, Copy)]
@@ -48,7 +48,7 @@ impl ValueCodes<'_> {
     #[inline(always)]
     pub fn to_floats<V: Vector>(self, seen: Range<usize>, out: &mut [Lanes]) {
         let columns = self.dim.div_ceil(LANES);
-        let center = V::splat(self.coding.center());
+        let center = V::splat(self.coding.stored_center());
         for column in 0..columns {
             let codes = self.of_column(column);
             for vector in seen.start / LANES..seen.end.div_ceil(LANES) {
@@ -56,8 +56,7 @@ impl ValueCodes<'_> {
                 let of_vector = vector * LANES..(vector + 1) * LANES;
                 for position in seen.start.max(of_vector.start)..seen.end.min(of_vector.end) {
                     // SAFETY: a column has codes of all positions of a step.
-                    let pair =
-                        unsafe { pairs::<V>(self.coding, codes, vector / 2 * LANES + position % LANES) };
+                    let pair = unsafe { quad::<V>(self.coding, codes, position % LANES) }[vector / 2];
                     // One times the code that is meant, and nothing times the other.
                     let one = V::splat_pair(1 << (16 * (vector % 2)));
                     let code = V::from_wholes(V::add_pair_products(V::splat_whole(0), pair, one));
@@ -70,7 +69,7 @@ impl ValueCodes<'_> {
 
     /// Codes of 16 dimensions at all positions.
     #[inline(always)]
-    fn of_column(&self, column: usize) -> &[[u8; LANES]] {
+    pub(super) fn of_column(&self, column: usize) -> &[[u8; LANES]] {
         let arrays = step_arrays(self.coding);
         &self.codes[column * arrays..][..arrays]
     }
@@ -110,11 +109,6 @@ impl ValueCodes<'_> {
         parts: &mut [Lanes],
     ) {
         let columns = self.dim.div_ceil(LANES);
-        let (mut first, mut end) = (STEP, 0);
-        for seen in &seen {
-            (first, end) = (first.min(seen.start), end.max(seen.end));
-        }
-        let pairs = first / (2 * LANES) * LANES..end.div_ceil(2 * LANES) * LANES;
         let whole = seen.iter().all(|seen| *seen == (0..STEP));
         for first_group in (0..self.dim.div_ceil(GROUP)).step_by(GROUPS) {
             let mut weights = [[Weights::ZERO; GROUPS]; R];
@@ -137,7 +131,7 @@ impl ValueCodes<'_> {
             }
             let mut column = first;
             while column < end {
-                let place = Place { first, column, pairs: pairs.clone() };
+                let place = Place { first, column };
                 column += if column + C <= end {
                     self.add_columns::<V, R, C>(coding, &weights, place, ahead, parts)
                 } else {
@@ -149,7 +143,7 @@ impl ValueCodes<'_> {
 
     /// What weights of a row that sees `seen` are multiplied with, for a group.
     #[inline(always)]
-    fn factors<V: Vector>(&self, group: usize, seen: &Range<usize>) -> Factors {
+    pub(super) fn factors<V: Vector>(&self, group: usize, seen: &Range<usize>) -> Factors {
         let mut scales = [[0.0; LANES]; VECTORS];
         for (i, to) in scales.iter_mut().enumerate() {
             *to = V::from_halves(self.scales(group, i)).to_lanes();
@@ -180,7 +174,7 @@ impl ValueCodes<'_> {
         ahead: Ahead,
         parts: &mut [Lanes],
     ) -> usize {
-        let Place { first, column, pairs: range } = place;
+        let Place { first, column } = place;
         let columns = self.dim.div_ceil(LANES);
         let mut codes: [&[[u8; LANES]]; C] = [&[]; C];
         for (i, codes) in codes.iter_mut().enumerate() {
@@ -193,22 +187,24 @@ impl ValueCodes<'_> {
                 *sum = V::splat_whole(weights[group(i)].start);
             }
         }
-        for pair in range {
-            let mut values = [V::splat_pair(0); C];
-            // A line for 32 bytes of each of two columns.
-            for lines in 0..C.div_ceil(2) {
-                ahead.fetch(column * STEP + 2 * C * pair + 4 * lines);
-            }
-            for (values, codes) in values.iter_mut().zip(codes) {
-                // SAFETY: a pair of the step.
-                *values = unsafe { pairs::<V>(coding, codes, pair) };
-            }
-            for (sums, weights) in sums.iter_mut().zip(weights) {
-                for (i, (sum, values)) in sums.iter_mut().zip(values).enumerate() {
-                    // SAFETY: as above.
-                    let weight =
-                        V::splat_pair(unsafe { *weights[group(i)].pairs.as_flattened().get_unchecked(pair) });
-                    *sum = V::add_pair_products(*sum, values, weight);
+        for at in 0..LANES {
+            for half in 0..2 {
+                let mut values = [V::splat_pair(0); C];
+                for (values, codes) in values.iter_mut().zip(codes) {
+                    // SAFETY: a column has a quad for each position of a vector.
+                    *values = unsafe { quad::<V>(coding, codes, at) }[half];
+                }
+                // A line for 32 bytes of each of two columns.
+                for lines in 0..C.div_ceil(2) {
+                    ahead.fetch(column * STEP + 2 * C * (2 * at + half) + 4 * lines);
+                }
+                for (sums, weights) in sums.iter_mut().zip(weights) {
+                    for (i, (sum, values)) in sums.iter_mut().zip(values).enumerate() {
+                        // SAFETY: as above.
+                        let weight =
+                            V::splat_pair(unsafe { *weights[group(i)].pairs[half].get_unchecked(at) });
+                        *sum = V::add_pair_products(*sum, values, weight);
+                    }
                 }
             }
         }
@@ -223,22 +219,21 @@ impl ValueCodes<'_> {
     }
 }
 
-/// Columns that are summed up, of those whose weights begin at column `first`, and over which pairs of positions.
+/// Columns that are summed up, of those whose weights begin at column `first`.
 struct Place {
     first: usize,
     column: usize,
-    pairs: Range<usize>,
 }
 
 /// What weights are multiplied with, to become halves of whole numbers; and what these are multiplied with then.
-struct Factors {
+pub(super) struct Factors {
     factors: [Lanes; VECTORS],
     scale: f32,
 }
 
 /// Those of `seen`, and zeros.
 #[inline(always)]
-fn only(of_step: &[Lanes], seen: &Range<usize>) -> [Lanes; VECTORS] {
+pub(super) fn only(of_step: &[Lanes], seen: &Range<usize>) -> [Lanes; VECTORS] {
     let mut some = [[0.0; LANES]; VECTORS];
     for (i, (to, value)) in some.as_flattened_mut().iter_mut().zip(of_step.as_flattened()).enumerate() {
         *to = if i.wrapping_sub(seen.start) < seen.len() { *value } else { 0.0 };
@@ -248,23 +243,23 @@ fn only(of_step: &[Lanes], seen: &Range<usize>) -> [Lanes; VECTORS] {
 
 /// Weights of a row times the scales of a group of dimensions.
 #[derive(Clone, Copy)]
-struct Weights {
+pub(super) struct Weights {
     /// Those of two positions each, the first in the low half.
-    pairs: [[i32; LANES]; PAIRS / LANES],
+    pub(super) pairs: [[i32; LANES]; 2],
     /// What a sum of products with codes begins with, so that it becomes one with codes less their center.
-    start: i32,
+    pub(super) start: i32,
     /// What such a sum is multiplied with.
-    scale: f32,
+    pub(super) scale: f32,
 }
 
 impl Weights {
-    const ZERO: Weights = Weights { pairs: [[0; LANES]; PAIRS / LANES], start: 0, scale: 0.0 };
+    const ZERO: Weights = Weights { pairs: [[0; LANES]; 2], start: 0, scale: 0.0 };
 
     /// Of the weights of a step.
     #[inline(always)]
-    fn of(weights: &[Lanes], of_group: &Factors, coding: Coding) -> Weights {
+    pub(super) fn of(weights: &[Lanes], of_group: &Factors, coding: Coding) -> Weights {
         let Factors { factors, scale } = of_group;
-        let mut pairs = [[0; LANES]; PAIRS / LANES];
+        let mut pairs = [[0; LANES]; 2];
         let mut sums = [0u32; LANES];
         let two = weights.as_chunks::<2>().0.iter().zip(factors.as_chunks::<2>().0);
         for (pairs, (weights, factors)) in pairs.iter_mut().zip(two) {
@@ -279,7 +274,7 @@ impl Weights {
         }
         let sum = sums.into_iter().fold(0, u32::wrapping_add);
         let sum = sum.wrapping_sub(ROUNDER.to_bits().wrapping_mul(STEP as u32)) as i32;
-        let twice_center = (2.0 * coding.center()) as i32;
+        let twice_center = (2.0 * coding.stored_center()) as i32;
         Weights { pairs, start: sum.wrapping_mul(twice_center).wrapping_neg(), scale: *scale }
     }
 }

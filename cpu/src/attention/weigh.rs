@@ -4,6 +4,7 @@ use super::super::lanes::{LANES, Lanes};
 use super::super::math::exp_of_small;
 use super::super::vector::Vector;
 use super::chunk::weigh;
+use super::lines_ahead::NothingAhead;
 use super::packed::pack;
 use super::queries::Queries;
 use super::room::QueryRoom;
@@ -53,8 +54,13 @@ impl Weighing<'_> {
             let seeing = queries.seeing(chunk, tokens);
             score_chunk::<V>(&queries, chunk, seeing.clone(), packed, scores, step);
             for row in seeing {
-                let (top, total) =
-                    weigh::<V>(&queries, chunk, row, &mut scores[row * ROW_LANES..][..ROW_LANES]);
+                let (top, total) = weigh::<V>(
+                    &queries,
+                    chunk,
+                    row,
+                    &mut scores[row * ROW_LANES..][..ROW_LANES],
+                    &mut NothingAhead,
+                );
                 (states[at + row][0], states[at + row][1]) = (top, total);
             }
         }

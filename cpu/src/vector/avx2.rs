@@ -117,12 +117,13 @@ impl Vector for Pair {
     }
 
     #[inline(always)]
-    fn pairs_from_bytes(bytes: &[u8; 32]) -> Self::Pairs {
-        let bytes = bytes.as_ptr().cast::<__m128i>();
+    fn pairs_from_bytes(bytes: &[u8; 64]) -> [Self::Pairs; 2] {
+        let bytes = bytes.as_ptr().cast::<__m256i>();
         // SAFETY: the type is only used where AVX2 is; both loads are inside the array.
         unsafe {
-            let (low, high) = (_mm_loadu_si128(bytes), _mm_loadu_si128(bytes.add(1)));
-            (_mm256_cvtepu8_epi16(low), _mm256_cvtepu8_epi16(high))
+            let (low, high) = (_mm256_loadu_si256(bytes), _mm256_loadu_si256(bytes.add(1)));
+            let first = |bytes: __m256i| _mm256_srai_epi16::<8>(_mm256_slli_epi16::<8>(bytes));
+            [(first(low), first(high)), (_mm256_srai_epi16::<8>(low), _mm256_srai_epi16::<8>(high))]
         }
     }
 
@@ -162,6 +163,19 @@ impl Vector for Pair {
         unsafe {
             let (low, high) = (_mm256_madd_epi16(a.0, b.0), _mm256_madd_epi16(a.1, b.1));
             (_mm256_add_epi32(sum.0, low), _mm256_add_epi32(sum.1, high))
+        }
+    }
+
+    #[inline(always)]
+    fn wholes_of_bytes(low: &[i32; 16], high: &[i32; 16]) -> Self::Wholes {
+        // SAFETY: the type is only used where AVX2 is; all loads are inside the arrays.
+        unsafe {
+            let half = |at: usize| {
+                let (low, high) = (low.as_ptr().add(at).cast(), high.as_ptr().add(at).cast());
+                let high = _mm256_slli_epi32::<8>(_mm256_loadu_si256(high));
+                _mm256_add_epi32(_mm256_loadu_si256(low), high)
+            };
+            (half(0), half(8))
         }
     }
 

@@ -79,9 +79,12 @@ impl Vector for Whole {
     }
 
     #[inline(always)]
-    fn pairs_from_bytes(bytes: &[u8; 32]) -> __m512i {
-        // SAFETY: the type is only used where AVX-512 BW and AVX2 are; the load is the array.
-        unsafe { _mm512_cvtepu8_epi16(_mm256_loadu_si256(bytes.as_ptr().cast())) }
+    fn pairs_from_bytes(bytes: &[u8; 64]) -> [__m512i; 2] {
+        // SAFETY: the type is only used where AVX-512 BW is; the load is the array.
+        unsafe {
+            let bytes = _mm512_loadu_si512(bytes.as_ptr().cast());
+            [_mm512_srai_epi16::<8>(_mm512_slli_epi16::<8>(bytes)), _mm512_srai_epi16::<8>(bytes)]
+        }
     }
 
     #[inline(always)]
@@ -114,6 +117,15 @@ impl Vector for Whole {
     fn add_pair_products(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
         // SAFETY: the type is only used where AVX-512 VNNI is.
         unsafe { _mm512_dpwssd_epi32(sum, a, b) }
+    }
+
+    #[inline(always)]
+    fn wholes_of_bytes(low: &[i32; 16], high: &[i32; 16]) -> __m512i {
+        // SAFETY: the type is only used where AVX-512 is; both loads are arrays.
+        unsafe {
+            let low = _mm512_loadu_si512(low.as_ptr().cast());
+            _mm512_add_epi32(low, _mm512_slli_epi32::<8>(_mm512_loadu_si512(high.as_ptr().cast())))
+        }
     }
 
     #[inline(always)]

@@ -40,8 +40,8 @@ pub trait Vector: Copy {
         }
         Self::from_lanes(&lanes)
     }
-    /// `bytes[2 i]` and `bytes[2 i + 1]`, for lane i.
-    fn pairs_from_bytes(bytes: &[u8; 2 * LANES]) -> Self::Pairs;
+    /// `bytes[4 i]` and `bytes[4 i + 2]`, with sign, for lane i, and the bytes behind each.
+    fn pairs_from_bytes(bytes: &[u8; 4 * LANES]) -> [Self::Pairs; 2];
     /// Lane i has two codes of `bits` bits, 8 together at most: `bytes[i] >> shift`, and what is `bits` above it.
     fn pairs_from_codes(bytes: &[u8; LANES], shift: u32, bits: u32) -> Self::Pairs;
     /// The same pair in every lane, the first of it in the low half.
@@ -50,6 +50,8 @@ pub trait Vector: Copy {
     fn splat_whole(value: i32) -> Self::Wholes;
     /// `sum + a[0] * b[0] + a[1] * b[1]`, wrapping.
     fn add_pair_products(sum: Self::Wholes, a: Self::Pairs, b: Self::Pairs) -> Self::Wholes;
+    /// `low + 256 * high`, wrapping.
+    fn wholes_of_bytes(low: &[i32; LANES], high: &[i32; LANES]) -> Self::Wholes;
     /// The floats next to whole numbers.
     fn from_wholes(wholes: Self::Wholes) -> Self;
     /// The array of the lanes.

@@ -34,12 +34,13 @@ impl Vector for Lanes {
     }
 
     #[inline(always)]
-    fn pairs_from_bytes(bytes: &[u8; 2 * LANES]) -> Self::Pairs {
-        let mut pairs = [[0; 2]; LANES];
-        for i in 0..LANES {
-            pairs[i] = [i16::from(bytes[2 * i]), i16::from(bytes[2 * i + 1])];
+    fn pairs_from_bytes(bytes: &[u8; 4 * LANES]) -> [Self::Pairs; 2] {
+        let (mut first, mut second) = ([[0; 2]; LANES], [[0; 2]; LANES]);
+        for (i, quad) in bytes.as_chunks::<4>().0.iter().enumerate() {
+            let [a, b, c, d] = quad.map(|byte| i16::from(byte.cast_signed()));
+            (first[i], second[i]) = ([a, c], [b, d]);
         }
-        pairs
+        [first, second]
     }
 
     #[inline(always)]
@@ -65,6 +66,15 @@ impl Vector for Lanes {
             sum[i] = sum[i].wrapping_add(product(0).wrapping_add(product(1)));
         }
         sum
+    }
+
+    #[inline(always)]
+    fn wholes_of_bytes(low: &[i32; LANES], high: &[i32; LANES]) -> Self::Wholes {
+        let mut wholes = [0; LANES];
+        for i in 0..LANES {
+            wholes[i] = low[i].wrapping_add(high[i] << 8);
+        }
+        wholes
     }
 
     #[inline(always)]

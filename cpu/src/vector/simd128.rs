@@ -59,15 +59,10 @@ impl Vector for Four {
     }
 
     #[inline(always)]
-    fn pairs_from_bytes(bytes: &[u8; 32]) -> [v128; 4] {
-        // SAFETY: both loads are inside the array.
-        let [low, high] = unsafe { [0, 16].map(|at| v128_load(bytes.as_ptr().add(at).cast())) };
-        [
-            u16x8_extend_low_u8x16(low),
-            u16x8_extend_high_u8x16(low),
-            u16x8_extend_low_u8x16(high),
-            u16x8_extend_high_u8x16(high),
-        ]
+    fn pairs_from_bytes(bytes: &[u8; 64]) -> [[v128; 4]; 2] {
+        // SAFETY: the loads are inside the array.
+        let quads = unsafe { each!(i => v128_load(bytes.as_ptr().add(16 * i).cast())) };
+        [each!(i => i16x8_shr(i16x8_shl(quads[i], 8), 8)), each!(i => i16x8_shr(quads[i], 8))]
     }
 
     #[inline(always)]
@@ -101,6 +96,17 @@ impl Vector for Four {
     #[inline(always)]
     fn add_pair_products(sum: [v128; 4], a: [v128; 4], b: [v128; 4]) -> [v128; 4] {
         each!(i => i32x4_add(sum[i], i32x4_dot_i16x8(a[i], b[i])))
+    }
+
+    #[inline(always)]
+    fn wholes_of_bytes(low: &[i32; 16], high: &[i32; 16]) -> [v128; 4] {
+        // SAFETY: the loads are inside the arrays.
+        unsafe {
+            each!(i => {
+                let (low, high) = (v128_load(low.as_ptr().add(4 * i).cast()), v128_load(high.as_ptr().add(4 * i).cast()));
+                i32x4_add(low, i32x4_shl(high, 8))
+            })
+        }
     }
 
     #[inline(always)]

@@ -4,9 +4,10 @@ mod stored_types;
 use std::ops::Range;
 
 use super::super::bf16_unit::EmulatedBf16;
+use super::super::byte_unit::{AnyByteUnit, EmulatedBytes};
 use super::super::shared::Shared;
 use super::super::{Cpu, Isa};
-use super::spread::Layer;
+use super::spread::{Block, Layer};
 use super::*;
 
 fn floats(seed: usize, len: usize) -> Vec<f32> {
@@ -156,6 +157,19 @@ impl Case {
         let layer = Layer { attention, kv: layer, position: self.past, q: &self.q, group };
         // SAFETY: every processor emulates.
         unsafe { cpu.attend_by_unit::<EmulatedBf16>(layer, self.tokens, usize::MAX, &Shared::new(&mut out)) };
+        out
+    }
+
+    /// By an emulated matrix unit for bytes, all tokens at once.
+    fn run_by_bytes(&self, layer: &KvLayer) -> Vec<f32> {
+        let (attention, group) = (&self.attention(), self.heads / self.kv_heads);
+        let layer = Layer { attention, kv: layer, position: self.past, q: &self.q, group };
+        let mut out = vec![f32::NAN; self.tokens * self.heads * self.value_dim];
+        for head in (0..self.heads).step_by(group) {
+            let block = Block { layer, head, token: 0, tokens: self.tokens };
+            let unit = Some(&mut EmulatedBytes as &mut AnyByteUnit);
+            Cpu::new(Isa::best()).attend_block_with(unit, block, &Shared::new(&mut out));
+        }
         out
     }
 

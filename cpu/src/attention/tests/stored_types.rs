@@ -145,3 +145,25 @@ fn memory_is_taken_as_positions_come_and_refused_where_there_is_none() {
         }
     }
 }
+
+#[test]
+fn a_matrix_unit_for_bytes_gives_the_same_bits() {
+    for (heads, dim, positions, window) in [
+        (heads(8, 1), 64, positions(0, 4), usize::MAX),
+        (heads(8, 1), 64, positions(700, 4), usize::MAX),
+        (heads(6, 2), 128, positions(250, 10), 300),
+        (heads(12, 1), 64, positions(509, 2), 70),
+        (heads(4, 1), 192, positions(255, 2), usize::MAX),
+        (heads(20, 1), 64, positions(320, 1), usize::MAX),
+    ] {
+        for values_of in [dim, 80, 16] {
+            let mut case = Case::new(heads, dim, positions).with_values_of(values_of);
+            (case.types, case.window) = (KvType::Q8.into(), window);
+            case.sinks = floats(5, case.heads);
+            let layer = case.layer(0);
+            let expected = case.run_on(Isa::SCALAR, &layer, &[case.tokens]);
+            let found = case.run_by_bytes(&layer);
+            assert_eq!(found, expected, "{heads:?} {dim} {values_of} {positions:?}");
+        }
+    }
+}

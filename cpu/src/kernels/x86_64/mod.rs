@@ -5,7 +5,7 @@
 //! | `sse`, `avx2`, `avx512` | what the panel product needs of each set |
 //! | `batch` | the panel product of several tokens, which unpacks codes once for many |
 //! | `fetch` | how far ahead weights are fetched |
-//! | `tiles`, `tiles_bf16` | the tile unit of AMX, for bytes and for bfloat16 |
+//! | `tiles`, `tiles_bytes`, `tiles_bf16` | the tile unit of AMX, for weights, and for attention with bytes and bfloat16 |
 //! | `vectors_bf16` | products in bfloat16 by vector instructions |
 //! | `weights_bf16` | weights of attention in bfloat16 |
 //! | `group` | a group of a panel, unpacked for the tile unit |
@@ -25,6 +25,7 @@ mod recode;
 mod sse;
 mod tiles;
 mod tiles_bf16;
+mod tiles_bytes;
 mod vectors_bf16;
 mod weights_bf16;
 mod wide;
@@ -33,6 +34,7 @@ mod wide_units;
 mod wide_vnni;
 
 pub(crate) use tiles_bf16::AmxBf16;
+pub(crate) use tiles_bytes::AmxBytes;
 pub(crate) use vectors_bf16::Avx512Bf16;
 
 use super::table::KernelTable;

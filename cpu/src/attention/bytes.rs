@@ -1,0 +1,330 @@
+//! Attention over keys and values in codes of 8 bits by a matrix unit, eight rows at once. Sums are those of [`KeyCodes::score`] and
+//! [`ValueCodes::add`], which are exact, so results have the same bits.
+//!
+//! The unit multiplies bytes, so a whole number of 16 bits is two: what is 256 times the one and the other is it. Products of a step
+//! are under way while sums of the step before are read.
+
+use std::ops::Range;
+
+use super::super::byte_unit::{AnyByteUnit, BYTES, ByteRows, ByteSums, ROWS};
+use super::super::lanes::{LANES, Lanes};
+use super::super::vector::{Vector, VectorWork};
+use super::chunk::weigh;
+use super::codes::{Coding, GROUP};
+use super::join::set_state;
+use super::key_codes::{KeyCodes, QueryGroup};
+use super::lines_ahead::{Fetch, LinesAhead};
+use super::packed::Packed;
+use super::queries::Queries;
+use super::sizes::{CHUNK, STEP};
+use super::stored::QUAD;
+use super::tile::ROW_LANES;
+use super::value_codes::{GROUP_LANES, GROUPS, Weights, only};
+use super::within::Within;
+use super::{KvType, KvTypes};
+
+/// Rows of whole numbers that are multiplied at once.
+const ROWS_AT_ONCE: usize = ROWS / 2;
+/// Fewer rows are as fast without the unit.
+const FEWEST_ROWS: usize = 3;
+/// Vectors of 16 positions of a step.
+const VECTORS: usize = STEP / LANES;
+
+/// Vectors of 16 dimensions that are summed up at once.
+const COLUMNS: usize = GROUPS * GROUP_LANES;
+/// Lines that are fetched before the unit is asked for products, which takes as long as so many may; and more for each row that is
+/// missing, for lines are also fetched as rows are worked on.
+const FETCHED_BEFORE: usize = 12;
+const FETCHED_FOR_ROWS: usize = 8;
+
+const _: () = assert!(BYTES == GROUPS * GROUP && BYTES == STEP, "rows are full");
+
+/// Queries, weights and sums on their way through the unit.
+#[derive(Debug)]
+pub(super) struct ByteRoom {
+    /// Of eight rows 64 dimensions, then the next: a group of them and zeros, and the other.
+    queries: Vec<[ByteRows; GROUPS]>,
+    weights: [ByteRows; GROUPS],
+    /// Of a step, and of the one before.
+    scores: [[[ByteSums; VECTORS]; GROUPS]; 2],
+    values: [[ByteSums; COLUMNS]; 2],
+}
+
+impl Default for ByteRoom {
+    fn default() -> ByteRoom {
+        ByteRoom {
+            queries: Vec::new(),
+            weights: [ByteRows::ZERO; GROUPS],
+            scores: [[[ByteSums::ZERO; VECTORS]; GROUPS]; 2],
+            values: [[ByteSums::ZERO; COLUMNS]; 2],
+        }
+    }
+}
+
+/// A unit, set up for this thread, and its room.
+pub(super) struct Bytes<'a> {
+    pub unit: &'a mut AnyByteUnit,
+    pub room: &'a mut ByteRoom,
+}
+
+/// Some queries whose keys and values the unit takes.
+pub(super) struct ByteQueries<'a> {
+    queries: &'a Queries<'a>,
+    groups: &'a [QueryGroup],
+    room: &'a mut ByteRoom,
+    unit: &'a mut AnyByteUnit,
+    ahead: LinesAhead<'a>,
+}
+
+impl<'a> ByteQueries<'a> {
+    /// Those of `packed`, if the unit takes what they read, the positions `seen`.
+    #[inline(always)]
+    pub fn new(
+        queries: &'a Queries<'a>,
+        packed: Packed<'a>,
+        seen: Range<usize>,
+        bytes: Option<Bytes<'a>>,
+    ) -> Option<ByteQueries<'a>> {
+        let (Packed::Groups(groups), Some(Bytes { unit, room })) = (packed, bytes) else { return None };
+        let dim = queries.kv.dim();
+        let rows = groups.len() / dim.div_ceil(GROUP);
+        if !takes(queries.kv.types()) || !dim.is_multiple_of(BYTES) || rows < FEWEST_ROWS {
+            return None;
+        }
+        bytes_of_queries(groups, dim / GROUP, &mut room.queries);
+        Some(ByteQueries { queries, groups, room, unit, ahead: LinesAhead::new(queries.kv, seen) })
+    }
+
+    /// What [`attend_chunk`](super::chunk::attend_chunk) does.
+    #[inline(always)]
+    pub fn attend_chunk<V: Vector>(
+        &mut self,
+        chunk: usize,
+        rows: Range<usize>,
+        scores: &mut [Lanes],
+        parts: &mut [Lanes],
+    ) {
+        let within = Within { queries: self.queries, chunk };
+        let Some(seen) = within.seen_by_any(&rows, &(0..CHUNK)) else { return };
+        let first = within.start() / STEP;
+        let steps = seen.start / STEP - first..seen.end.div_ceil(STEP) - first;
+        self.ahead.catch_up(chunk);
+        let ByteQueries { groups, room, unit, ahead, .. } = self;
+        let row_lanes = within.queries.kv.columns() + 1;
+        let work = Work { within, rows: rows.clone(), steps: steps.clone(), room, unit: &mut **unit, ahead };
+        V::apart(Score { work, groups, scores: &mut *scores });
+        for row in rows.clone() {
+            let part = &mut parts[row * row_lanes..][..row_lanes];
+            let scores = &mut scores[row * ROW_LANES..][..ROW_LANES];
+            let (top, total) = weigh::<V>(within.queries, chunk, row, scores, ahead);
+            part.fill([0.0; LANES]);
+            set_state(part, top, total);
+        }
+        let work = Work { within, rows, steps, room, unit: &mut **unit, ahead };
+        V::apart(Add { work, weights: scores, parts });
+    }
+}
+
+/// Whether the unit takes keys and values of these types.
+pub(super) fn takes(types: KvTypes) -> bool {
+    types == KvTypes::from(KvType::Q8)
+}
+
+/// Sets `out` to the bytes of queries, of which each row has `row_groups` groups.
+fn bytes_of_queries(groups: &[QueryGroup], row_groups: usize, out: &mut Vec<[ByteRows; GROUPS]>) {
+    out.clear();
+    for rows in groups.chunks(ROWS_AT_ONCE * row_groups) {
+        for piece in 0..row_groups / GROUPS {
+            let mut halves = [ByteRows::ZERO; GROUPS];
+            for (half, bytes) in halves.iter_mut().enumerate() {
+                for (row, of_row) in rows.chunks_exact(row_groups).enumerate() {
+                    let of_group = &of_row[piece * GROUPS + half];
+                    for (quad, pairs) in of_group.pairs.as_chunks::<2>().0.iter().enumerate() {
+                        let [[a, b], [c, d]] = pairs.map(|pair| [pair as i16, (pair >> 16) as i16]);
+                        // As bytes of a quad lie. The low byte has a sign, too.
+                        for (i, whole) in [a, c, b, d].into_iter().enumerate() {
+                            let at = half * GROUP + QUAD * quad + i;
+                            bytes.0[2 * row][at] = whole as u8;
+                            bytes.0[2 * row + 1][at] = ((whole + 0x80) >> 8) as u8;
+                        }
+                    }
+                }
+            }
+            out.push(halves);
+        }
+    }
+}
+
+/// What the unit does for some steps of a chunk.
+struct Work<'a, 'k> {
+    within: Within<'a>,
+    rows: Range<usize>,
+    steps: Range<usize>,
+    room: &'a mut ByteRoom,
+    unit: &'a mut AnyByteUnit,
+    ahead: &'a mut LinesAhead<'k>,
+}
+
+/// Computes the scores that rows give to the positions of steps.
+struct Score<'a, 'k> {
+    work: Work<'a, 'k>,
+    groups: &'a [QueryGroup],
+    scores: &'a mut [Lanes],
+}
+
+impl VectorWork for Score<'_, '_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let Score { work: Work { within, rows, steps, room, unit, ahead }, groups, scores } = self;
+        let ByteRoom { queries, scores: sums, .. } = room;
+        let kv = within.queries.kv;
+        let row_groups = kv.dim() / GROUP;
+        let all = groups.len() / row_groups;
+        let pieces = kv.dim() / BYTES;
+        let items = steps.len() * pieces;
+        for block in rows.start / ROWS_AT_ONCE..rows.end.div_ceil(ROWS_AT_ONCE) {
+            let first = block * ROWS_AT_ONCE;
+            let count = (all - first).min(ROWS_AT_ONCE);
+            let mut before: Option<KeyCodes<'_>> = None;
+            for item in 0..=items {
+                let position = within.start() + (steps.start + item / pieces) * STEP;
+                let keys = if item < items { kv.key_codes(&(position..position + STEP)) } else { None };
+                if let Some(keys) = keys {
+                    let piece = item % pieces;
+                    let mut columns = [&[[0; LANES]; BYTES]; VECTORS];
+                    for (vector, columns) in columns.iter_mut().enumerate() {
+                        *columns = &keys.of_vector(vector).as_chunks().0[piece];
+                    }
+                    for _ in 0..FETCHED_BEFORE + (ROWS_AT_ONCE - count) * FETCHED_FOR_ROWS {
+                        ahead.fetch();
+                    }
+                    let [low, high] = &queries[block * pieces + piece];
+                    unit.multiply_all([low, high], columns, &mut sums[item % 2]);
+                }
+                if let Some(keys) = before {
+                    let item = item - 1;
+                    let (step, piece) = (steps.start + item / pieces, item % pieces);
+                    for (half, sums) in sums[item % 2].iter().enumerate() {
+                        let group = piece * GROUPS + half;
+                        let mut scales = [V::splat(0.0); VECTORS];
+                        for (vector, scale) in scales.iter_mut().enumerate() {
+                            *scale = keys.scale::<V>(vector, group);
+                        }
+                        for row in 0..count {
+                            let row_scale = V::splat(groups[(first + row) * row_groups + group].scale);
+                            let scores = &mut scores[(first + row) * ROW_LANES + step * VECTORS..][..VECTORS];
+                            for (vector, score) in scores.iter_mut().enumerate() {
+                                if vector % 2 == 0 {
+                                    ahead.fetch();
+                                }
+                                let sums = &sums[vector].0;
+                                let sum = V::wholes_of_bytes(&sums[2 * row], &sums[2 * row + 1]);
+                                let so_far = if group == 0 { V::splat(0.0) } else { V::from_lanes(score) };
+                                let scale = scales[vector].mul(row_scale);
+                                *score = so_far.fma(V::from_wholes(sum), scale).to_lanes();
+                            }
+                        }
+                    }
+                }
+                before = keys;
+            }
+        }
+    }
+}
+
+/// Adds the values at the positions of steps, times the weights of rows, to their parts.
+struct Add<'a, 'k> {
+    work: Work<'a, 'k>,
+    weights: &'a [Lanes],
+    parts: &'a mut [Lanes],
+}
+
+impl VectorWork for Add<'_, '_> {
+    #[inline(always)]
+    fn run<V: Vector>(self) {
+        let Add { work: Work { within, rows, steps, room, unit, ahead }, weights, parts } = self;
+        let ByteRoom { weights: room, values: sums, .. } = room;
+        let kv = within.queries.kv;
+        let columns = kv.columns();
+        let groups = kv.value_dim().div_ceil(GROUP);
+        let of_step = groups.div_ceil(GROUPS);
+        let items = steps.len() * of_step;
+        for first in rows.clone().step_by(ROWS_AT_ONCE) {
+            let count = (rows.end - first).min(ROWS_AT_ONCE);
+            let mut scales = [[[0.0; ROWS_AT_ONCE]; GROUPS]; 2];
+            for item in 0..=items {
+                let step = (steps.start + item / of_step) * STEP;
+                let position = within.start() + step;
+                let values = if item < items { kv.value_codes(&(position..position + STEP)) } else { None };
+                if let Some(values) = values {
+                    let first_group = item % of_step * GROUPS;
+                    for i in 0..(groups - first_group).min(GROUPS) {
+                        let of_all = values.factors::<V>(first_group + i, &(0..STEP));
+                        for row in 0..count {
+                            ahead.fetch();
+                            ahead.fetch();
+                            let of_row = &weights[(first + row) * ROW_LANES + step / LANES..][..VECTORS];
+                            let seen = within.seen(first + row, &(step..step + STEP));
+                            let seen = seen.start - step..seen.end - step;
+                            let weights = if seen == (0..STEP) {
+                                Weights::of(of_row, &of_all, Coding::Eight)
+                            } else {
+                                // What a row does not see may be NaN.
+                                let factors = values.factors::<V>(first_group + i, &seen);
+                                Weights::of(&only(of_row, &seen), &factors, Coding::Eight)
+                            };
+                            scales[item % 2][i][row] = weights.scale;
+                            [room[i].0[2 * row], room[i].0[2 * row + 1]] = bytes_of(&weights.pairs);
+                        }
+                    }
+                    for _ in 0..FETCHED_BEFORE + (ROWS_AT_ONCE - count) * FETCHED_FOR_ROWS {
+                        ahead.fetch();
+                    }
+                    let first_column = first_group * GROUP_LANES;
+                    let last = columns - 1 - first_column;
+                    let mut of_unit = [&[[0; LANES]; BYTES]; COLUMNS];
+                    for (i, of_unit) in of_unit.iter_mut().enumerate() {
+                        // In the place of columns that are not there is the last.
+                        *of_unit = &values.of_column(first_column + i.min(last)).as_chunks().0[0];
+                    }
+                    unit.multiply_halves([&room[0], &room[1]], of_unit, &mut sums[item % 2]);
+                }
+                if item > 0 {
+                    let item = item - 1;
+                    let (scales, sums) = (&scales[item % 2], &sums[item % 2]);
+                    let first_column = item % of_step * GROUPS * GROUP_LANES;
+                    let some = (columns - first_column).min(COLUMNS);
+                    for row in 0..count {
+                        let parts = &mut parts[(first + row) * (columns + 1) + first_column..][..some];
+                        for (i, part) in parts.iter_mut().enumerate() {
+                            if i % 2 == 0 {
+                                ahead.fetch();
+                            }
+                            let sum = V::wholes_of_bytes(&sums[i].0[2 * row], &sums[i].0[2 * row + 1]);
+                            let scale = V::splat(scales[i / GROUP_LANES][row]);
+                            *part = V::from_lanes(part).fma(V::from_wholes(sum), scale).to_lanes();
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The low and the high bytes of whole numbers that are not below 0, as those of quads lie.
+#[inline(always)]
+fn bytes_of(pairs: &[[i32; LANES]; 2]) -> [[u8; STEP]; 2] {
+    const EVERY_SECOND: i32 = 0x00FF_00FF;
+    let (mut low, mut high) = ([[0; QUAD]; LANES], [[0; QUAD]; LANES]);
+    for i in 0..LANES {
+        let (first, second) = (pairs[0][i], pairs[1][i]);
+        low[i] = (first & EVERY_SECOND | (second & EVERY_SECOND) << 8).to_le_bytes();
+        // The low byte counts with its sign.
+        let (first, second) = (first + 0x0080_0080, second + 0x0080_0080);
+        high[i] = (first >> 8 & EVERY_SECOND | second & EVERY_SECOND << 8).to_le_bytes();
+    }
+    let mut bytes = [[0; STEP]; 2];
+    bytes[0].copy_from_slice(low.as_flattened());
+    bytes[1].copy_from_slice(high.as_flattened());
+    bytes
+}
