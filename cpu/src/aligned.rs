@@ -1,84 +1,76 @@
-//! Floats, and other numbers, that begin at a cache line, so that no vector of them lies across two.
+//! Floats that begin at a cache line, so that no vector of them lies across two.
 
 use std::ops::{Deref, DerefMut};
 
 use super::lanes::{LANES, Lanes};
 use crate::memory::{OutOfMemory, zeros};
 
-/// Bytes of a cache line.
-const LINE: usize = 64;
+/// Floats of a cache line, 64 bytes.
+const LINE: usize = 16;
 
-/// A slice that begins at a multiple of 64 bytes, of items of which a line holds a whole number.
+/// A slice of floats that begins at a multiple of 64 bytes.
 #[derive(Debug, Default)]
-pub struct Aligned<T> {
+pub struct AlignedFloats {
     /// Never made longer in place: that could move it to where `start` is wrong.
-    items: Vec<T>,
+    floats: Vec<f32>,
     start: usize,
     len: usize,
 }
 
-/// Floats.
-pub type AlignedFloats = Aligned<f32>;
-
-impl<T: Copy + Default> Aligned<T> {
-    /// Items of a line.
-    const OF_LINE: usize = LINE / size_of::<T>();
-
+impl AlignedFloats {
     /// `len` zeros for `what`. Pages are touched when they are used, not here.
     ///
     /// # Errors
     /// When so much cannot be had.
-    pub fn zeros(len: usize, what: &str) -> Result<Aligned<T>, OutOfMemory> {
-        Ok(Aligned::of(zeros(len.saturating_add(Self::OF_LINE), what)?, len))
+    pub fn zeros(len: usize, what: &str) -> Result<AlignedFloats, OutOfMemory> {
+        Ok(AlignedFloats::of(zeros(len.saturating_add(LINE), what)?, len))
     }
 
-    /// Makes it `len` items, of those that it was made for. What they hold is left from the last use.
+    /// Makes it `len` floats, of those that it was made for. What they hold is left from the last use.
     ///
     /// # Panics
     /// When it was made for fewer.
     pub fn resize(&mut self, len: usize) {
-        assert!(len <= self.items.len() - self.start, "{len} items of {}", self.items.len());
+        assert!(len <= self.floats.len() - self.start, "{len} floats of {}", self.floats.len());
         self.len = len;
     }
 
-    /// What `len` items take.
+    /// What `len` floats take.
     pub const fn bytes(len: usize) -> usize {
-        len.saturating_add(Self::OF_LINE).saturating_mul(size_of::<T>())
+        len.saturating_add(LINE).saturating_mul(size_of::<f32>())
     }
 
-    fn of(items: Vec<T>, len: usize) -> Aligned<T> {
-        // Aligning can fail by its contract, and does where the allocator gives no multiple of an item; it only costs speed.
-        let start = items.as_ptr().align_offset(LINE).min(items.len() - len);
-        Aligned { items, start, len }
+    fn of(floats: Vec<f32>, len: usize) -> AlignedFloats {
+        // Aligning can fail by its contract, though not here; it would only cost speed.
+        let start = floats.as_ptr().align_offset(64).min(floats.len() - len);
+        AlignedFloats { floats, start, len }
     }
 
-    /// The first `len` items: a buffer that grows when it must. What they hold is left from the last use.
-    pub fn at_least(&mut self, len: usize) -> &mut [T] {
+    /// The first `len` floats: a buffer that grows when it must. What they hold is left from the last use.
+    pub fn at_least(&mut self, len: usize) -> &mut [f32] {
         if self.len < len {
-            *self = Aligned::of(vec![T::default(); len + Self::OF_LINE], len);
+            *self = AlignedFloats::of(vec![0.0; len + LINE], len);
         }
         &mut self[..len]
     }
-}
 
-impl AlignedFloats {
     /// The first `count` vectors: a buffer that grows when it must. What they hold is left from the last use.
     pub(super) fn lanes(&mut self, count: usize) -> &mut [Lanes] {
         self.at_least(count * LANES).as_chunks_mut().0
     }
 }
 
-impl<T> Deref for Aligned<T> {
-    type Target = [T];
+impl Deref for AlignedFloats {
+    type Target = [f32];
 
-    fn deref(&self) -> &[T] {
-        &self.items[self.start..][..self.len]
+    fn deref(&self) -> &[f32] {
+        &self.floats[self.start..][..self.len]
     }
 }
 
-impl<T> DerefMut for Aligned<T> {
-    fn deref_mut(&mut self) -> &mut [T] {
-        &mut self.items[self.start..][..self.len]
+impl DerefMut for AlignedFloats {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        &mut self.floats[self.start..][..self.len]
     }
 }
 

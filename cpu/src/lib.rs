@@ -28,7 +28,7 @@
 //! | `decode`, `decode_learned`, `float16`, `row_blocks` | stored weights to floats |
 //! | `stored_floats`, `float_matvec`, `float_columns` | stored floats, times a single token, and as columns that are added up |
 //! | `kernels` | kernels for weights in blocks, and the table of all kernels |
-//! | `attention`, `aligned`, `hadamard` | attention over the key/value cache, memory for it, the rotation before few bits |
+//! | `attention`, `aligned`, `slabs`, `hadamard` | attention over the key/value cache, memory for it, the rotation before few bits |
 //! | `stream_sums` | magnitudes of residual streams, and cut-offs of gates |
 //! | `recurrent` | mixers that carry a state: convolutions of channels, the gated delta rule |
 //! | `second_moments` | sums of outer products of activations, for calibration |
@@ -73,6 +73,7 @@ mod row_blocks;
 mod rows;
 mod second_moments;
 mod shared;
+mod slabs;
 mod stored_floats;
 mod stream_sums;
 pub mod threads;
@@ -107,4 +108,5 @@ pub use recurrent::{
 pub use rope::RopeTable;
 pub use rope_frequencies::RopeFrequencies;
 pub use second_moments::ColumnPanels;
+pub use slabs::Slabs;
 pub use stream_sums::{cut_off, magnitude, products, rescale};

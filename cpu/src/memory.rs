@@ -14,9 +14,9 @@ pub struct OutOfMemory {
 ///
 /// # Errors
 /// When so much cannot be had.
-pub fn zeros<T: Copy + Default>(len: usize, what: &str) -> Result<Vec<T>, OutOfMemory> {
-    let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
+pub fn zeros(len: usize, what: &str) -> Result<Vec<f32>, OutOfMemory> {
+    let refused = || OutOfMemory { what: what.to_owned(), bytes: (len as u64).saturating_mul(4) };
     // Asking first: `vec!` takes untouched pages from the system, but aborts where there are none.
-    Vec::<T>::new().try_reserve_exact(len).map_err(|_| OutOfMemory { what: what.to_owned(), bytes })?;
-    Ok(vec![T::default(); len])
+    Vec::<f32>::new().try_reserve_exact(len).map_err(|_| refused())?;
+    Ok(vec![0.0; len])
 }

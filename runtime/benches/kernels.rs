@@ -11,7 +11,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use qsf_format::{BlockSize, QuantType};
 use qsf_runtime::cpu::{
     Attention, AttentionBuffer, ColumnPanels, Cpu, Function, GatedDelta, Int8Rows, KvLayer, KvShape,
-    RopeFrequencies, RopeTable, ShortConv, decays, gated, positive_steps, rms_norm, scale_to_length,
+    RopeFrequencies, RopeTable, ShortConv, Slabs, decays, gated, positive_steps, rms_norm, scale_to_length,
 };
 use qsf_runtime::ggml::{GgmlType, decode_row};
 use qsf_runtime::linear::{Input, Products};
@@ -127,7 +127,7 @@ fn attention(c: &mut Criterion) {
             let shape =
                 KvShape { kv_heads, head_dim: DIM, value_dim: DIM, types: types.parse().expect("a type") };
             let mut kv = KvLayer::new(shape, positions);
-            kv.reserve(positions).expect("memory");
+            kv.reserve(&mut Slabs::default(), positions).expect("memory");
             kv.store(&cpu, 0, &stored, &stored);
             let mut buffer = AttentionBuffer::new(heads, DIM, positions).expect("memory");
             // Of the last positions.

@@ -214,6 +214,7 @@ pub(super) unsafe fn quad<V: Vector>(coding: Coding, codes: &[[u8; LANES]], at: 
 #[cfg(test)]
 mod tests {
     use super::super::super::aligned::AlignedFloats;
+    use super::super::super::slabs::Slabs;
     use super::super::KvType;
     use super::super::stored::{KEY_BLOCK, Order, StoredShape};
     use super::*;
@@ -227,7 +228,7 @@ mod tests {
     fn scores(kv_type: KvType, query: &[f32], scale: f32) -> Vec<(f32, f64, f64)> {
         let dim = query.len();
         let shape = StoredShape { kv_type, order: Order::Keys, dim, positions: KEY_BLOCK };
-        let mut stored = shape.zeros().unwrap();
+        let mut stored = shape.zeros(&mut Slabs::default()).unwrap();
         for position in 0..KEY_BLOCK {
             stored.write(position, &floats(position, dim), &mut AlignedFloats::default());
         }

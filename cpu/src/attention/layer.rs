@@ -17,6 +17,7 @@ use super::tile::Ahead;
 use super::value_codes::ValueCodes;
 use super::{KvType, KvTypes};
 use crate::memory::OutOfMemory;
+use crate::slabs::Slabs;
 
 /// Steps of a page, the unit in which memory is taken.
 const PAGE_STEPS: usize = 4;
@@ -115,16 +116,16 @@ impl KvLayer {
         if rest == 0 { full } else { full.saturating_add(self.shape.page_bytes(rest * STEP)) }
     }
 
-    /// Takes memory for the first `positions`, of those that there is room for.
+    /// Takes memory of `slabs` for the first `positions`, of those that there is room for.
     ///
     /// # Errors
     /// When there is not enough.
-    pub fn reserve(&mut self, positions: usize) -> Result<(), OutOfMemory> {
+    pub fn reserve(&mut self, slabs: &mut Slabs, positions: usize) -> Result<(), OutOfMemory> {
         let pages = positions.div_ceil(STEP).min(self.steps).div_ceil(PAGE_STEPS);
         while self.pages.len() < pages {
             let steps = (self.steps - self.pages.len() * PAGE_STEPS).min(PAGE_STEPS);
             let [keys, values] = self.shape.stored(steps * STEP);
-            let head = |_| Ok(HeadPage { keys: keys.zeros()?, values: values.zeros()? });
+            let head = |_| Ok(HeadPage { keys: keys.zeros(slabs)?, values: values.zeros(slabs)? });
             self.pages.push((0..self.shape.kv_heads).map(head).collect::<Result<_, OutOfMemory>>()?);
         }
         Ok(())

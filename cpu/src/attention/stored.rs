@@ -3,13 +3,14 @@
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
-use super::super::aligned::{Aligned, AlignedFloats};
+use super::super::aligned::AlignedFloats;
 use super::super::hadamard::{hadamard, hadamard_block};
 use super::super::lanes::{LANES, Lanes};
 use super::KvType;
 use super::codes::{Coding, GROUP};
 use super::sizes::STEP;
-use crate::memory::{OutOfMemory, zeros};
+use crate::memory::OutOfMemory;
+use crate::slabs::{Part, Slabs};
 
 /// Positions of a block of keys: the vectors of each dimension that the kernels take at once.
 pub(super) const KEY_BLOCK: usize = KEY_LANES * LANES;
@@ -127,13 +128,13 @@ pub(super) struct Stored {
 
 #[derive(Debug)]
 pub(super) enum Vectors {
-    F32(AlignedFloats),
-    F16(Aligned<[u16; LANES]>),
+    F32(Part<f32>),
+    F16(Part<[u16; LANES]>),
     Codes {
         coding: Coding,
         /// In the order that [`Order`] says.
-        codes: Aligned<[u8; LANES]>,
-        scales: Vec<u16>,
+        codes: Part<[u8; LANES]>,
+        scales: Part<u16>,
     },
 }
 
@@ -153,33 +154,31 @@ impl StoredShape {
         let StoredShape { kv_type, order, dim, positions } = self;
         let vectors = order.vectors(dim, positions);
         let bytes = match Coding::of(kv_type) {
-            None if kv_type == KvType::F32 => AlignedFloats::bytes(vectors.saturating_mul(LANES)),
-            None => Aligned::<[u16; LANES]>::bytes(vectors),
+            None if kv_type == KvType::F32 => Part::<f32>::bytes(vectors.saturating_mul(LANES)),
+            None => Part::<[u16; LANES]>::bytes(vectors),
             Some(coding) => {
-                let codes = Aligned::<[u8; LANES]>::bytes(order.code_arrays(coding, dim, positions));
-                codes.saturating_add(Order::scales(dim, positions).saturating_mul(size_of::<u16>()))
+                let codes = Part::<[u8; LANES]>::bytes(order.code_arrays(coding, dim, positions));
+                codes.saturating_add(Part::<u16>::bytes(Order::scales(dim, positions)))
             }
         };
         bytes as u64
     }
 
-    /// Room for them.
+    /// Room for them, of `slabs`.
     ///
     /// # Errors
     /// When there is not enough memory.
-    pub fn zeros(self) -> Result<Stored, OutOfMemory> {
+    pub fn zeros(self, slabs: &mut Slabs) -> Result<Stored, OutOfMemory> {
         const WHAT: &str = "key/value cache";
         let StoredShape { kv_type, order, dim, positions } = self;
         let count = order.vectors(dim, positions);
         let vectors = match Coding::of(kv_type) {
-            None if kv_type == KvType::F32 => {
-                Vectors::F32(AlignedFloats::zeros(count.saturating_mul(LANES), WHAT)?)
-            }
-            None => Vectors::F16(Aligned::zeros(count, WHAT)?),
+            None if kv_type == KvType::F32 => Vectors::F32(slabs.zeros(count.saturating_mul(LANES), WHAT)?),
+            None => Vectors::F16(slabs.zeros(count, WHAT)?),
             Some(coding) => Vectors::Codes {
                 coding,
-                codes: Aligned::zeros(order.code_arrays(coding, dim, positions), WHAT)?,
-                scales: zeros(Order::scales(dim, positions), WHAT)?,
+                codes: slabs.zeros(order.code_arrays(coding, dim, positions), WHAT)?,
+                scales: slabs.zeros(Order::scales(dim, positions), WHAT)?,
             },
         };
         Ok(Stored { order, dim, vectors })

@@ -6,7 +6,7 @@ use super::kv_keep::{KvKeep, KvPolicy};
 use super::recurrent_state::{RecurrentState, no_way_back};
 use crate::error::{Result, RuntimeError};
 use crate::memory;
-use qsf_cpu::{Attention, Cpu, KvLayer, KvShape, KvTypes, zeros};
+use qsf_cpu::{Attention, Cpu, KvLayer, KvShape, KvTypes, Slabs, zeros};
 
 /// How keys and values are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,6 +42,8 @@ pub struct KvCache {
     /// The layer that the first is of.
     first: usize,
     pub(super) layers: Vec<Layer>,
+    /// Memory for keys and values.
+    pub(super) slabs: Slabs,
     /// For each layer, where its keys and values are among these.
     slots: Vec<usize>,
 }
@@ -129,6 +131,7 @@ impl KvCache {
             marked: None,
             first: 0,
             layers,
+            slabs: Slabs::default(),
             slots,
         })
     }
@@ -155,6 +158,11 @@ impl KvCache {
         self.capacity
     }
 
+    /// Memory that keys and values have, all that was ever taken.
+    pub const fn slabs(&self) -> &Slabs {
+        &self.slabs
+    }
+
     /// Takes memory for `positions` more, and lets others go where they are too many.
     ///
     /// # Errors
@@ -169,7 +177,8 @@ impl KvCache {
         let (len, used) = (self.len + positions, self.used + positions);
         let needed = |layer: &Layer| if layer.lets_go { used } else { len };
         self.recurrent_states().for_each(RecurrentState::begin);
-        Ok(self.layers.iter_mut().try_for_each(|layer| layer.kv.reserve(needed(layer)))?)
+        let Self { layers, slabs, .. } = self;
+        Ok(layers.iter_mut().try_for_each(|layer| layer.kv.reserve(slabs, needed(layer)))?)
     }
 
     fn recurrent_states(&mut self) -> impl Iterator<Item = &mut RecurrentState> {
@@ -258,7 +267,7 @@ impl KvCache {
         let AttentionShape { kv_heads, key_dim, value_dim, .. } = config.attention_shape(index);
         if (old.kv_heads(), old.head_dim(), old.value_dim()) != (kv_heads, key_dim, value_dim) {
             self.layers[0].kv = KvLayer::new(shape(config, index, options), positions);
-            self.layers[0].kv.reserve(positions)?;
+            self.layers[0].kv.reserve(&mut self.slabs, positions)?;
         }
         Ok(())
     }

@@ -12,6 +12,8 @@
 
 use std::ops::Range;
 
+use qsf_cpu::Slabs;
+
 use super::kv_cache::{KvCache, Layer};
 use crate::error::{Result, RuntimeError};
 
@@ -86,7 +88,7 @@ impl KvCache {
         (self.len, self.stored, self.used, self.let_go) = (len, stored, used, let_go);
         for at in 0..self.layers.len() {
             let positions = self.kept_in(&self.layers[at]);
-            self.layers[at].take_up(positions, &mut reader)?;
+            self.layers[at].take_up(positions, &mut self.slabs, &mut reader)?;
         }
         match reader.left.len() {
             0 => Ok(()),
@@ -101,7 +103,7 @@ impl KvCache {
 }
 
 impl Layer {
-    fn take_up(&mut self, positions: Range<usize>, reader: &mut Reader<'_>) -> Result<()> {
+    fn take_up(&mut self, positions: Range<usize>, slabs: &mut Slabs, reader: &mut Reader<'_>) -> Result<()> {
         if let Some(recurrent) = &mut self.recurrent {
             let seen = reader.take(1)?[0] != 0;
             let now = recurrent.replace(seen);
@@ -112,10 +114,10 @@ impl Layer {
             return Ok(());
         }
         // A page at least, of which the size of a position is known; the rest when the bytes are seen to be there.
-        self.kv.reserve(1)?;
+        self.kv.reserve(slabs, 1)?;
         let size = self.kv.saved_bytes();
         let rows = reader.take(positions.len().saturating_mul(size))?;
-        self.kv.reserve(positions.end)?;
+        self.kv.reserve(slabs, positions.end)?;
         for (position, row) in positions.clone().zip(rows.chunks_exact(size)) {
             self.kv.restore(position, row);
         }

@@ -2,7 +2,7 @@
 
 use crate::random_model::RandomModel;
 use qsf_format::{Activation, ModelConfig, NormConfig, NormKind, PositionConfig, QuantType, SlidingWindow};
-use qsf_runtime::cpu::{Attention, AttentionBuffer, Cpu, Isa, KvLayer, KvShape};
+use qsf_runtime::cpu::{Attention, AttentionBuffer, Cpu, Isa, KvLayer, KvShape, Slabs};
 use qsf_runtime::{Decoder, KvCache, KvKeep, KvOptions, KvPolicy};
 
 fn config() -> ModelConfig {
@@ -107,11 +107,11 @@ fn positions_that_stay_are_moved_as_they_are_stored() {
     for types in ["f32", "f16", "8bit", "4bit", "2bit", "8bit,4bit"] {
         let shape = KvShape { kv_heads: heads, head_dim: dim, value_dim: dim, types: types.parse().unwrap() };
         let mut all = KvLayer::new(shape, positions);
-        all.reserve(positions).unwrap();
+        all.reserve(&mut Slabs::default(), positions).unwrap();
         all.store(&cpu, 0, &keys, &values);
         (0..heads).for_each(|head| all.keep(head, &chosen));
         let mut only = KvLayer::new(shape, positions);
-        only.reserve(positions).unwrap();
+        only.reserve(&mut Slabs::default(), positions).unwrap();
         for (at, position) in chosen.iter().enumerate() {
             let row = position * heads * dim..(position + 1) * heads * dim;
             only.store(&cpu, at, &keys[row.clone()], &values[row]);
@@ -145,7 +145,7 @@ fn counted_attention_is_the_sum_of_softmaxes() {
     let cpu = Cpu::new(Isa::best());
     let shape = KvShape { kv_heads, head_dim: dim, value_dim: dim, types: "f32".parse().unwrap() };
     let mut layer = KvLayer::new(shape, positions);
-    layer.reserve(positions).unwrap();
+    layer.reserve(&mut Slabs::default(), positions).unwrap();
     layer.store(&cpu, 0, &keys, &keys);
     let attention = Attention {
         heads,

@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::super::bf16_unit::EmulatedBf16;
 use super::super::byte_unit::{AnyByteUnit, EmulatedBytes};
 use super::super::shared::Shared;
+use super::super::slabs::Slabs;
 use super::super::{Cpu, Isa};
 use super::spread::{Block, Layer};
 use super::*;
@@ -113,7 +114,7 @@ impl Case {
 
     fn empty_layer(&self, more: usize) -> KvLayer {
         let mut layer = KvLayer::new(self.shape(), self.past + self.tokens + more);
-        layer.reserve(usize::MAX).unwrap();
+        layer.reserve(&mut Slabs::default(), usize::MAX).unwrap();
         layer
     }
 

@@ -93,7 +93,7 @@ fn a_ring_gives_what_all_positions_give() {
             let (mut at, mut out) = (0, vec![f32::NAN; case.q.len()]);
             let mut buffer = AttentionBuffer::new(2, 24, 900).unwrap();
             for step in steps.into_iter().filter(|step| *step > 0) {
-                ring.reserve(at + step).unwrap();
+                ring.reserve(&mut Slabs::default(), at + step).unwrap();
                 case.store(isa, &mut ring, at..at + step);
                 let range = at * 48..(at + step) * 48;
                 let (q, out) = (&case.q[range.clone()], &mut out[range]);
@@ -113,7 +113,7 @@ fn a_ring_gives_what_all_positions_give() {
 fn a_ring_that_is_too_small_is_not_read() {
     let case = Case::new(heads(1, 1), 4, positions(0, 200));
     let mut ring = KvLayer::ring(case.shape(), 10, 200);
-    ring.reserve(200).unwrap();
+    ring.reserve(&mut Slabs::default(), 200).unwrap();
     (0..200).for_each(|at| case.store(Isa::SCALAR, &mut ring, at..at + 1));
     let mut buffer = AttentionBuffer::new(1, 4, 200).unwrap();
     Cpu::new(Isa::SCALAR).attend(&case.attention(), &ring, 199, &[0.0; 4], &mut buffer, &mut [0.0; 4]);
@@ -125,7 +125,7 @@ fn a_ring_that_is_too_small_is_not_read() {
 fn memory_is_taken_as_positions_come_and_refused_where_there_is_none() {
     let shape = KvShape { kv_heads: 2, head_dim: 24, value_dim: 24, types: KvTypes::F16 };
     let mut layer = KvLayer::new(shape, 1_000_000_000_000);
-    layer.reserve(1).unwrap();
+    layer.reserve(&mut Slabs::default(), 1).unwrap();
     layer.store(&Cpu::new(Isa::SCALAR), 0, &[1.0; 48 * 256], &[1.0; 48 * 256]);
     let beyond = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         layer.store(&Cpu::new(Isa::SCALAR), 256, &[1.0; 48], &[1.0; 48]);
@@ -139,7 +139,7 @@ fn memory_is_taken_as_positions_come_and_refused_where_there_is_none() {
                 KvLayer::new(KvShape { kv_heads, head_dim, value_dim: head_dim, types }, capacity);
             assert!(layer.bytes() > 1 << 50, "{kv_type:?}");
             if head_dim > 64 {
-                let error = layer.reserve(64).unwrap_err().to_string();
+                let error = layer.reserve(&mut Slabs::default(), 64).unwrap_err().to_string();
                 assert!(error.contains("key/value cache"), "{error}");
             }
         }
