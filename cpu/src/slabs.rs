@@ -10,8 +10,11 @@ use crate::memory::OutOfMemory;
 
 /// Parts begin at a cache line.
 const LINE: usize = 64;
-/// The largest slab, unless a part is larger. Before it come smaller ones, so that a short text does not take as much.
-const MOST: usize = 2 << 20;
+/// Bytes of a large page.
+const LARGE_PAGE: usize = 2 << 20;
+/// The largest slab, unless a part is larger: at its end, less than a part is left over. Before it come smaller ones, so that a short
+/// text does not take as much.
+const MOST: usize = 16 << 20;
 const FIRST: usize = 64 << 10;
 
 /// Numbers of which zero bytes are zeros.
@@ -51,6 +54,11 @@ impl Slabs {
     /// Bytes of all parts that were given out.
     pub const fn given(&self) -> u64 {
         self.given as u64
+    }
+
+    /// Bytes that may be touched before they are given out, where so many are given out in all: a large page has its memory at once.
+    pub const fn ahead(given: u64) -> u64 {
+        if given < LARGE_PAGE as u64 { 0 } else { LARGE_PAGE as u64 }
     }
 
     /// Bytes of all slabs that were taken from the system: less than twice as many, and a slab.
@@ -137,7 +145,7 @@ mod mapped {
 
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-    use super::MOST;
+    use super::LARGE_PAGE;
 
     /// Memory from the system.
     #[derive(Debug)]
@@ -159,14 +167,14 @@ mod mapped {
         /// At least so many zeros, of which pages are taken as they are touched: `None` where there is no room.
         pub fn new(len: usize) -> Option<Slab> {
             // A large page begins at a multiple of its size.
-            let large = len >= MOST;
-            let len = len.checked_next_multiple_of(if large { MOST } else { 4096 })?;
-            let mapped = len.checked_add(if large { MOST } else { 0 })?;
+            let large = len >= LARGE_PAGE;
+            let len = len.checked_next_multiple_of(if large { LARGE_PAGE } else { 4096 })?;
+            let mapped = len.checked_add(if large { LARGE_PAGE } else { 0 })?;
             let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
             // SAFETY: new memory, wherever the system likes.
             let map = unsafe { mmap_anonymous(ptr::null_mut(), mapped, access, flags) }.ok()?;
             let map = NonNull::new(map.cast::<u8>())?;
-            let before = if large { map.as_ptr().align_offset(MOST).min(MOST) } else { 0 };
+            let before = if large { map.as_ptr().align_offset(LARGE_PAGE).min(LARGE_PAGE) } else { 0 };
             let slab = Slab { map, mapped, before, len };
             if large {
                 // SAFETY: memory of the slab. Where the system has no large pages, small ones do.

@@ -65,11 +65,6 @@ pub(super) fn weigh<V: Vector>(
     ahead: &mut impl Fetch,
 ) -> (f32, f32) {
     let within = Within { queries, chunk };
-    if within.all_plain(&(row..row + 1), &(0..CHUNK))
-        && let Some(scores) = scores.first_chunk_mut()
-    {
-        return weigh_whole::<V>(scores, ahead);
-    }
     let seen = within.seen(row, &(0..CHUNK));
     let first = seen.start / LANES;
     let scores = &mut scores[first..seen.end.div_ceil(LANES)];
@@ -83,27 +78,6 @@ pub(super) fn weigh<V: Vector>(
         totals = totals.add(weights);
     }
     (top, totals.sum())
-}
-
-/// [`weigh`] of a row that sees all of a chunk, and whose scores are finished: as many steps as are known when this is compiled.
-#[inline(always)]
-fn weigh_whole<V: Vector>(scores: &mut [Lanes; CHUNK / LANES], ahead: &mut impl Fetch) -> (f32, f32) {
-    let mut tops = [V::splat(f32::MIN); 4];
-    for scores in scores.as_chunks::<4>().0 {
-        for (top, scores) in tops.iter_mut().zip(scores) {
-            *top = top.or_larger(V::from_lanes(scores));
-        }
-    }
-    let [a, b, c, d] = tops;
-    let top = V::splat(largest(a.or_larger(b).or_larger(c.or_larger(d)).to_lanes()));
-    let mut totals = V::splat(0.0);
-    for scores in scores.iter_mut() {
-        ahead.fetch();
-        let weights = exp_of_small(V::from_lanes(scores).sub(top));
-        *scores = weights.to_lanes();
-        totals = totals.add(weights);
-    }
-    (top.to_lanes()[0], totals.sum())
 }
 
 /// Makes scaled products of a row with the keys from position `first` of a chunk on its scores: minus infinity where it sees

@@ -152,8 +152,9 @@ impl KeyCodes<'_> {
                 *sums = [V::splat_whole(of_row.start); C];
             }
             let quads = (self.dim - group * GROUP).div_ceil(QUAD).min(QUADS);
-            for at in 0..quads {
-                for half in 0..2 {
+            // Each half of all quads by itself, so that the compiler keeps no other in registers.
+            for half in 0..2 {
+                for at in 0..quads {
                     let mut keys = [V::splat_pair(0); C];
                     for (keys, codes) in keys.iter_mut().zip(codes) {
                         // SAFETY: below a quarter of the dimensions, rounded up.

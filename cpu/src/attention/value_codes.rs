@@ -187,8 +187,9 @@ impl ValueCodes<'_> {
                 *sum = V::splat_whole(weights[group(i)].start);
             }
         }
-        for at in 0..LANES {
-            for half in 0..2 {
+        // Each half of all quads by itself, so that the compiler keeps no other in registers.
+        for half in 0..2 {
+            for at in 0..LANES {
                 let mut values = [V::splat_pair(0); C];
                 for (values, codes) in values.iter_mut().zip(codes) {
                     // SAFETY: a column has a quad for each position of a vector.

@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use super::super::vector::Vector;
-use super::queries::{Attention, Queries};
+#[cfg(any(test, target_arch = "x86_64"))]
+use super::queries::Attention;
+use super::queries::Queries;
 use super::sizes::{CHUNK, STEP};
 use super::tile::Ahead;
 
@@ -43,6 +45,7 @@ impl Within<'_> {
     }
 
     /// Whether each of some rows sees all of the positions, and its products with keys are its scores.
+    #[cfg(any(test, target_arch = "x86_64"))]
     #[inline(always)]
     pub fn all_plain(self, rows: &Range<usize>, positions: &Range<usize>) -> bool {
         let Attention { softcap, slopes, .. } = *self.queries.attention;

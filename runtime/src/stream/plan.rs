@@ -15,7 +15,7 @@ use crate::memory;
 use crate::on_disk::chunk_reader::{ReaderBytes, SLACK};
 use crate::on_disk::embedding::EmbeddingRows;
 use crate::source::WeightSource;
-use qsf_cpu::KvTypes;
+use qsf_cpu::{KvTypes, Slabs};
 
 /// What cannot be foreseen: the allocator's own, stacks, what libraries hold.
 const RESERVE: u64 = 3_000_000;
@@ -273,7 +273,7 @@ impl Costs<'_> {
     fn regions(&self, rung: Rung, batch: usize) -> Vec<(&'static str, u64)> {
         let Rung { piece, buffers, panels } = rung;
         let state = StateBytes::of(self.config, self.need.context, batch, self.need.kv);
-        let other = RESERVE + PER_THREAD * self.need.threads as u64;
+        let other = RESERVE + PER_THREAD * self.need.threads as u64 + Slabs::ahead(state.kv);
         let panel =
             self.source.embedding().map_or(0, |place| region(EmbeddingRows::panel_bytes(&place.form)));
         let logits = (self.need.logit_rows * size_of::<f32>()) as u64;
