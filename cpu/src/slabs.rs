@@ -61,7 +61,7 @@ impl Slabs {
         if given < LARGE_PAGE as u64 { 0 } else { LARGE_PAGE as u64 }
     }
 
-    /// Bytes of all slabs that were taken from the system: less than twice as many, and a slab.
+    /// Bytes of all slabs. What of them is in memory is what was given out, and [`Slabs::ahead`].
     pub const fn taken(&self) -> u64 {
         self.taken as u64
     }
@@ -264,7 +264,7 @@ mod tests {
         let given: usize = parts.iter().map(|part| (size_of_val(&**part)).next_multiple_of(LINE)).sum();
         assert_eq!(slabs.given(), given as u64);
         assert!(
-            (given..2 * given + FIRST).contains(&(slabs.taken() as usize)),
+            (given..4 * given).contains(&(slabs.taken() as usize)),
             "{} for {given}",
             slabs.taken()
         );
