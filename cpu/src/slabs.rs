@@ -263,11 +263,7 @@ mod tests {
         }
         let given: usize = parts.iter().map(|part| (size_of_val(&**part)).next_multiple_of(LINE)).sum();
         assert_eq!(slabs.given(), given as u64);
-        assert!(
-            (given..4 * given).contains(&(slabs.taken() as usize)),
-            "{} for {given}",
-            slabs.taken()
-        );
+        assert!((given..4 * given).contains(&(slabs.taken() as usize)), "{} for {given}", slabs.taken());
         drop(slabs);
         for (i, part) in parts.iter().enumerate() {
             assert!(part.iter().flatten().all(|value| usize::from(*value) == i + 1), "part {i}");

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::super::byte_unit::{AnyByteUnit, BYTES, ByteRows, ByteSums, ROWS};
+use super::super::byte_unit::{AnyByteUnit, BYTES, ByteRows, ROWS};
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::{Vector, VectorWork};
 use super::chunk::weigh;
@@ -16,10 +16,11 @@ use super::key_codes::{KeyCodes, QueryGroup};
 use super::lines_ahead::{Fetch, LinesAhead};
 use super::packed::Packed;
 use super::queries::Queries;
+use super::room::{ByteRoom, COLUMNS};
 use super::sizes::{CHUNK, STEP};
 use super::stored::QUAD;
 use super::tile::ROW_LANES;
-use super::value_codes::{GROUP_LANES, GROUPS, Weights, only};
+use super::value_codes::{GROUP_LANES, GROUPS, VECTORS, Weights, only};
 use super::within::Within;
 use super::{KvType, KvTypes};
 
@@ -27,39 +28,13 @@ use super::{KvType, KvTypes};
 const ROWS_AT_ONCE: usize = ROWS / 2;
 /// Fewer rows are as fast without the unit.
 const FEWEST_ROWS: usize = 3;
-/// Vectors of 16 positions of a step.
-const VECTORS: usize = STEP / LANES;
 
-/// Vectors of 16 dimensions that are summed up at once.
-const COLUMNS: usize = GROUPS * GROUP_LANES;
 /// Lines that are fetched before the unit is asked for products, which takes as long as so many may; and more for each row that is
 /// missing, for lines are also fetched as rows are worked on.
 const FETCHED_BEFORE: usize = 12;
 const FETCHED_FOR_ROWS: usize = 8;
 
 const _: () = assert!(BYTES == GROUPS * GROUP && BYTES == STEP, "rows are full");
-
-/// Queries, weights and sums on their way through the unit.
-#[derive(Debug)]
-pub(super) struct ByteRoom {
-    /// Of eight rows 64 dimensions, then the next: a group of them and zeros, and the other.
-    queries: Vec<[ByteRows; GROUPS]>,
-    weights: [ByteRows; GROUPS],
-    /// Of a step, and of the one before.
-    scores: [[[ByteSums; VECTORS]; GROUPS]; 2],
-    values: [[ByteSums; COLUMNS]; 2],
-}
-
-impl Default for ByteRoom {
-    fn default() -> ByteRoom {
-        ByteRoom {
-            queries: Vec::new(),
-            weights: [ByteRows::ZERO; GROUPS],
-            scores: [[[ByteSums::ZERO; VECTORS]; GROUPS]; 2],
-            values: [[ByteSums::ZERO; COLUMNS]; 2],
-        }
-    }
-}
 
 /// A unit, set up for this thread, and its room.
 pub(super) struct Bytes<'a> {

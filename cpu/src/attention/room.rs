@@ -3,7 +3,9 @@
 use super::super::aligned::AlignedFloats;
 #[cfg(any(test, target_arch = "x86_64"))]
 use super::super::bf16_unit::{Columns, RowLine};
+use super::super::byte_unit::{ByteRows, ByteSums};
 use super::key_codes::QueryGroup;
+use super::value_codes::{GROUP_LANES, GROUPS, VECTORS};
 
 /// Queries as products take them: buffers that grow.
 #[derive(Default)]
@@ -17,6 +19,31 @@ pub(super) struct QueryRoom {
 pub(super) struct StepRoom {
     pub keys: AlignedFloats,
     pub values: AlignedFloats,
+}
+
+/// Vectors of 16 dimensions whose values a matrix unit for bytes sums up at once.
+pub(super) const COLUMNS: usize = GROUPS * GROUP_LANES;
+
+/// Queries, weights and sums on their way through a matrix unit for bytes.
+#[derive(Debug)]
+pub(super) struct ByteRoom {
+    /// Of eight rows 64 dimensions, then the next: a group of them and zeros, and the other.
+    pub(super) queries: Vec<[ByteRows; GROUPS]>,
+    pub(super) weights: [ByteRows; GROUPS],
+    /// Of a step, and of the one before.
+    pub(super) scores: [[[ByteSums; VECTORS]; GROUPS]; 2],
+    pub(super) values: [[ByteSums; COLUMNS]; 2],
+}
+
+impl Default for ByteRoom {
+    fn default() -> ByteRoom {
+        ByteRoom {
+            queries: Vec::new(),
+            weights: [ByteRows::ZERO; GROUPS],
+            scores: [[[ByteSums::ZERO; VECTORS]; GROUPS]; 2],
+            values: [[ByteSums::ZERO; COLUMNS]; 2],
+        }
+    }
 }
 
 /// Buffers of [`TileBlock`].

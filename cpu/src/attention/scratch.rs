@@ -3,10 +3,9 @@
 use std::cell::RefCell;
 
 use super::super::aligned::AlignedFloats;
-use super::bytes::ByteRoom;
 #[cfg(any(test, target_arch = "x86_64"))]
 use super::room::TileRoom;
-use super::room::{QueryRoom, StepRoom};
+use super::room::{ByteRoom, QueryRoom, StepRoom};
 
 /// Buffers that grow with what they are used for.
 #[derive(Default)]
@@ -20,8 +19,8 @@ pub(super) struct Scratch {
     pub rows: AlignedFloats,
     /// Keys and values of a step, where they are not stored as floats.
     pub step: StepRoom,
-    /// What a matrix unit for bytes takes and gives.
-    pub bytes: ByteRoom,
+    /// What a matrix unit for bytes takes and gives, where a thread has used one.
+    pub bytes: Option<Box<ByteRoom>>,
     /// What a matrix unit takes and gives.
     #[cfg(any(test, target_arch = "x86_64"))]
     pub tiles: TileRoom,

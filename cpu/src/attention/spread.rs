@@ -131,7 +131,7 @@ impl Cpu {
                     let chunks = first_chunk + first..first_chunk + first + count;
                     let parts = &mut parts[first_row * lanes..];
                     let stride = group * lanes;
-                    let bytes = unit.get().map(|unit| Bytes { unit, room: &mut *bytes });
+                    let bytes = unit.get().map(|unit| Bytes { unit, room: bytes.get_or_insert_default() });
                     vector::run(
                         self.isa(),
                         OneRun { queries, chunks, packed, scores, parts, stride, step, bytes },
@@ -204,7 +204,7 @@ impl Cpu {
         with_scratch(|Scratch { packed, scores, parts, rows, step, bytes, .. }| {
             let rows = rows.lanes(count * lanes);
             let (scores, parts) = (scores.lanes(count * ROW_LANES), parts.lanes(count * lanes));
-            let bytes = unit.map(|unit| Bytes { unit, room: bytes });
+            let bytes = unit.map(|unit| Bytes { unit, room: bytes.get_or_insert_default() });
             vector::run(self.isa(), TokenBlock { queries, tokens, packed, scores, parts, rows, step, bytes });
             for (row, result) in rows.chunks_exact(lanes).enumerate() {
                 // SAFETY: each head of each token is in one block.

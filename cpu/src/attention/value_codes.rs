@@ -18,7 +18,7 @@ use super::stored::{KEY_LANES, QUAD, step_arrays};
 use super::tile::Ahead;
 
 /// Vectors of 16 positions of a step. A quad has one of each, as [`Order::Values`](super::stored::Order::Values) says.
-const VECTORS: usize = STEP / LANES;
+pub(super) const VECTORS: usize = STEP / LANES;
 const _: () = assert!(VECTORS == QUAD, "a quad of every vector");
 /// Vectors of 16 dimensions that share scales.
 pub(super) const GROUP_LANES: usize = GROUP / LANES;
