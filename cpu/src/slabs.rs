@@ -1,5 +1,5 @@
 //! Memory for keys and values, which one token reads all of: in pages of 2 MiB where Linux has them. With pages of 4 KiB, looking
-//! addresses up costs a third of the speed of one thread (docs/measurements/cpu-kernels.md, "Large pages for keys and values").
+//! addresses up cost one thread of a Xeon a third of its speed (docs/measurements/cpu-kernels.md, "Large pages for keys and values").
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

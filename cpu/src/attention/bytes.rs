@@ -26,7 +26,7 @@ use super::{KvType, KvTypes};
 
 /// Rows of whole numbers that are multiplied at once.
 const ROWS_AT_ONCE: usize = ROWS / 2;
-/// Fewer rows are as fast without the unit.
+/// Of fewer rows, most of the unit's work would be for rows that are not there.
 const FEWEST_ROWS: usize = 3;
 
 /// Lines that are fetched before the unit is asked for products, which takes as long as so many may; and more for each row that is
@@ -286,7 +286,8 @@ impl VectorWork for Add<'_, '_> {
     }
 }
 
-/// The low and the high bytes of whole numbers that are not below 0, as those of quads lie.
+/// The low and the high bytes of whole numbers that are not below 0, as those of quads lie. Of weights that are NaN they may be
+/// anything: then the scale is, or the sum of weights.
 #[inline(always)]
 fn bytes_of(pairs: &[[i32; LANES]; 2]) -> [[u8; STEP]; 2] {
     const EVERY_SECOND: i32 = 0x00FF_00FF;
@@ -295,7 +296,7 @@ fn bytes_of(pairs: &[[i32; LANES]; 2]) -> [[u8; STEP]; 2] {
         let (first, second) = (pairs[0][i], pairs[1][i]);
         low[i] = (first & EVERY_SECOND | (second & EVERY_SECOND) << 8).to_le_bytes();
         // The low byte counts with its sign.
-        let (first, second) = (first + 0x0080_0080, second + 0x0080_0080);
+        let (first, second) = (first.wrapping_add(0x0080_0080), second.wrapping_add(0x0080_0080));
         high[i] = (first >> 8 & EVERY_SECOND | second & EVERY_SECOND << 8).to_le_bytes();
     }
     let mut bytes = [[0; STEP]; 2];

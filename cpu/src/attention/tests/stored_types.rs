@@ -167,3 +167,16 @@ fn a_matrix_unit_for_bytes_gives_the_same_bits() {
         }
     }
 }
+
+#[test]
+fn a_query_that_is_no_number_gives_none_by_a_matrix_unit_for_bytes() {
+    let mut case = Case::new(heads(8, 1), 64, positions(300, 1));
+    case.types = KvType::Q8.into();
+    // With all bits of a NaN, which must not reach what is computed of whole numbers.
+    case.q[70] = f32::from_bits(u32::MAX >> 1);
+    let layer = case.layer(0);
+    for found in [case.run_by_bytes(&layer), case.run_on(Isa::best(), &layer, &[1])] {
+        let (damaged, others) = (&found[64..128], found[..64].iter().chain(&found[128..]));
+        assert!(damaged.iter().all(|v| v.is_nan()) && others.into_iter().all(|v| v.is_finite()));
+    }
+}
