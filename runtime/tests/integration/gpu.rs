@@ -258,9 +258,8 @@ fn a_long_context_is_shared_out_and_put_together() {
 fn assert_eight_bits_cost_as_on_the_cpu(source: &dyn source::WeightSource, count: usize, name: &str) {
     let cpu = cpu_decoder(source);
     let gpu = gpu_decoder(&cpu);
-    let count = count.min(source.config().max_positions as usize);
-    let tokens = tokens(source.config().vocab, count);
     let config = source.config();
+    let count = count.min(config.max_positions as usize);
     let cost = |found: &[f32], expected: &[f32]| {
         if config.experts.is_none() {
             return distance(found, expected);
@@ -271,10 +270,16 @@ fn assert_eight_bits_cost_as_on_the_cpu(source: &dyn source::WeightSource, count
         rows.sort_by(f64::total_cmp);
         rows[rows.len() / 2]
     };
-    let (of_cpu, of_gpu) = (all_logits(&cpu, &tokens), all_logits(&gpu, &tokens));
-    let cost_on_cpu = cost(&all_logits_with(&cpu, &tokens, KvTypes::EIGHT_BIT), &of_cpu);
-    let cost_on_gpu = cost(&all_logits_with(&gpu, &tokens, KvTypes::EIGHT_BIT), &of_gpu);
-    let rounding = cost(&of_gpu, &of_cpu);
+    // One text by itself costs one of the two up to a third more: where codes fall is chance.
+    let (mut cost_on_cpu, mut cost_on_gpu, mut rounding) = (0.0, 0.0, 0.0);
+    for text in 0..3 {
+        let mut tokens = tokens(config.vocab, count);
+        tokens.iter_mut().for_each(|token| *token = (*token + text * (*token + 3)) % config.vocab);
+        let (of_cpu, of_gpu) = (all_logits(&cpu, &tokens), all_logits(&gpu, &tokens));
+        cost_on_cpu += cost(&all_logits_with(&cpu, &tokens, KvTypes::EIGHT_BIT), &of_cpu) / 3.0;
+        cost_on_gpu += cost(&all_logits_with(&gpu, &tokens, KvTypes::EIGHT_BIT), &of_gpu) / 3.0;
+        rounding += cost(&of_gpu, &of_cpu) / 3.0;
+    }
     println!("{name}: {cost_on_gpu:.2e} on the GPU, {cost_on_cpu:.2e} on the CPU");
     assert!(
         cost_on_gpu <= 1.2 * cost_on_cpu + rounding && cost_on_gpu > 0.3 * cost_on_cpu,
