@@ -8,10 +8,12 @@ use std::fs::File;
 use std::io;
 use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use memmap2::Mmap;
 
+use crate::deferred_checks::DeferredChecks;
+use crate::error::FormatError;
 #[cfg(target_os = "linux")]
 use crate::huge_pages as system;
 #[cfg(unix)]
@@ -24,6 +26,8 @@ pub struct FileMap {
     map: Mmap,
     /// Bytes that are memory of the process in place of pages of the file. While there are none, pages can be given back.
     copied: Mutex<u64>,
+    /// Checks of parts that were not made when the file was opened.
+    deferred: OnceLock<DeferredChecks>,
 }
 
 /// What `copied` is in all maps together.
@@ -39,7 +43,43 @@ impl FileMap {
         // rewrites the file meanwhile cannot be excluded; docs/security.md says so, and the project's writers only ever rename
         // finished files into place.
         let map = unsafe { Mmap::map(file) }?;
-        Ok(FileMap { map, copied: Mutex::new(0) })
+        Ok(FileMap { map, copied: Mutex::new(0), deferred: OnceLock::new() })
+    }
+
+    /// Leaves checks to who uses the bytes.
+    pub(crate) fn defer(&self, checks: DeferredChecks) {
+        // A map belongs to one open file, whose checks are deferred once.
+        let _ = self.deferred.set(checks);
+    }
+
+    /// Bytes that are about to be used: hashes what was not yet, where checks were deferred.
+    pub fn used(&self, range: Range<usize>) -> &[u8] {
+        if let Some(checks) = self.deferred.get() {
+            checks.check(&self.map, range.clone());
+        }
+        &self.map[range]
+    }
+
+    /// Whether no check is left ([`FileMap::settle`]).
+    pub fn is_settled(&self) -> bool {
+        self.deferred.get().is_none_or(DeferredChecks::is_settled)
+    }
+
+    /// Makes checks that were deferred, from the end of the file on, as long as `goes_on` says so: for threads that have nothing else to
+    /// do until the bytes are used.
+    pub fn check_while(&self, goes_on: &dyn Fn() -> bool) {
+        if let Some(checks) = self.deferred.get() {
+            checks.check_while(&self.map, goes_on);
+        }
+    }
+
+    /// Makes all checks that were deferred and not made since, before anything that was computed with the bytes is given out. `for_each`
+    /// calls what it is given with each number below the first argument, on all threads.
+    ///
+    /// # Errors
+    /// When any part is damaged.
+    pub fn settle(&self, for_each: impl FnOnce(usize, &(dyn Fn(usize) + Sync))) -> Result<(), FormatError> {
+        self.deferred.get().map_or(Ok(()), |checks| checks.settle(&self.map, for_each))
     }
 
     /// Asks for larger pages where system and file system have such for files: less translation while all weights stream by at every

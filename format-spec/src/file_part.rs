@@ -20,13 +20,22 @@ use crate::file_bytes::FileBytes;
 /// Bytes read at a time: large enough for any disk, small enough for a second-level cache.
 const PIECE: usize = 1 << 20;
 /// Bytes from one sample of what is in the page cache to the next: no more than systems read at a time.
-#[cfg(target_os = "linux")]
 const SAMPLE: usize = 64 << 10;
 /// Parts from which on leaving out reads is worth it. Of smaller ones what is read takes the same memory in every run, which budgets
 /// of a few megabytes count on.
 const LARGE: usize = 16 << 20;
 /// Parts that are not worth a read of their own.
 const SMALL: usize = 64 << 10;
+
+/// The CRC of `first` and of the `chunks` behind it, from what their table says.
+pub(crate) fn crc_by_table(first: &[u8], chunks: &[Chunk]) -> u32 {
+    let mut whole = Hasher::new();
+    whole.update(first);
+    for chunk in chunks {
+        whole.combine(&Hasher::new_with_initial_len(chunk.crc, chunk.stored_bytes.into()));
+    }
+    whole.finalize()
+}
 
 /// A part that is being read and checked.
 pub(crate) struct FilePart<'a> {
@@ -125,7 +134,7 @@ impl<'a> FilePart<'a> {
         let stop = self.range.end;
         while let Some(ahead) = self.ahead.as_mut().filter(|ahead| ahead.end < end) {
             let len = PIECE.min(stop - ahead.end);
-            let moved = if ahead.may_skip && is_cached(&ahead.file, ahead.end..ahead.end + len) {
+            let moved = if ahead.may_skip && is_cached(&ahead.file, ahead.end..ahead.end + len, SAMPLE) {
                 ahead.file.seek(SeekFrom::Current(len as i64)).map(|_| ())
             } else {
                 ahead.file.read_exact(&mut ahead.buffer[..len])
@@ -139,14 +148,14 @@ impl<'a> FilePart<'a> {
     }
 }
 
-/// Whether these bytes are in the page cache, by samples: what is not there all the same comes by page faults.
+/// Whether these bytes are in the page cache, by a sample every `step` bytes: what is not there all the same comes by page faults.
 #[cfg(target_os = "linux")]
-fn is_cached(file: &File, range: Range<usize>) -> bool {
+pub(crate) fn is_cached(file: &File, range: Range<usize>, step: usize) -> bool {
     use rustix::io::{ReadWriteFlags, preadv2};
     use std::io::IoSliceMut;
 
     let last = range.end.saturating_sub(1);
-    range.step_by(SAMPLE).chain([last]).all(|at| {
+    range.step_by(step).chain([last]).all(|at| {
         let mut byte = [0];
         // Linux 4.14: EAGAIN where the byte would have to be waited for.
         let read = preadv2(file, &mut [IoSliceMut::new(&mut byte)], at as u64, ReadWriteFlags::NOWAIT);
@@ -155,7 +164,7 @@ fn is_cached(file: &File, range: Range<usize>) -> bool {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn is_cached(_file: &File, _range: Range<usize>) -> bool {
+pub(crate) fn is_cached(_file: &File, _range: Range<usize>, _step: usize) -> bool {
     false
 }
 

@@ -68,6 +68,7 @@ mod code_tables;
 mod codes;
 mod decode;
 mod decode_learned;
+mod deferred_checks;
 mod directory;
 mod encoding;
 mod error;

@@ -1,5 +1,6 @@
 //! Text to tokens and back, by the model's own `tokenizer.json`.
 
+mod build;
 mod definition;
 mod limits;
 mod open;
@@ -44,17 +45,8 @@ impl Tokenizer {
     pub fn from_json(bytes: &[u8], path: &Path) -> Result<Tokenizer> {
         let (inner, growth) = catch_library_panic("tokenizer", || {
             let growth = limits::check(bytes)?;
-            let mut inner = tokenizers::Tokenizer::from_bytes(bytes)?;
+            let inner = build::build(bytes)?;
             limits::check_patterns(&inner)?;
-            inner.with_truncation(None)?;
-            inner.with_padding(None);
-            if let ModelWrapper::BPE(model) = inner.get_model()
-                && model.dropout.is_some()
-            {
-                let mut model = model.clone();
-                model.dropout = None;
-                inner.with_model(model);
-            }
             Ok((inner, growth))
         })
         .map_err(|problem| {

@@ -9,9 +9,10 @@ mod streams_loader;
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::Arc;
 
-use qsf_cpu::Function;
-use qsf_format::{ModelConfig, TensorId, TensorKind};
+use qsf_cpu::{Cpu, Function};
+use qsf_format::{FileMap, ModelConfig, TensorId, TensorKind};
 
 use crate::error::{Result, RuntimeError};
 use crate::huge_pages::HugePages;
@@ -44,6 +45,8 @@ pub struct Model {
     pub head: Linear,
     /// The large pages that weights are in.
     pub huge_pages: HugePages,
+    /// The file, where not all of it was checked when it was opened.
+    pub(crate) unchecked: Option<Arc<FileMap>>,
 }
 
 /// What each layer gets of a token besides the residual stream.
@@ -311,6 +314,15 @@ impl Model {
             }
         };
         mixer + ffn
+    }
+
+    /// Checks what was not checked when the file was opened, and has not been used since: before anything that was computed is given out.
+    ///
+    /// # Errors
+    /// When any of the file that a model needs is damaged.
+    pub(crate) fn settle(&self, cpu: &Cpu) -> Result<()> {
+        let Some(file) = &self.unchecked else { return Ok(()) };
+        Ok(file.settle(|parts, check| cpu.for_each(parts, usize::MAX, check))?)
     }
 
     /// From now on, weights that are used where their file is mapped get into large pages while tokens are decoded.

@@ -70,8 +70,11 @@ pub struct OpenModel {
     reports: Vec<LoraReport>,
 }
 
+/// Opens a model that is run without a budget.
+type OpenWhole = fn(&Path) -> Result<Box<dyn WeightSource>>;
+
 enum OpenFile {
-    /// All of it was checked, and is in memory or mapped.
+    /// In memory or mapped, and checked, or to be checked before the first answer.
     Whole(Box<dyn WeightSource>),
     /// To be run within a budget.
     Streamed(Box<StreamSource>, RamBudget),
@@ -93,19 +96,31 @@ impl StreamArgs {
     /// # Errors
     /// When it cannot be read or is damaged, or with a budget is no QSF file; when an adapter is none, or for another model.
     pub fn open(&self, path: &Path) -> Result<OpenModel> {
-        let mut file = self.open_file(path)?;
+        self.open_by(path, source::open)
+    }
+
+    /// [`StreamArgs::open`] of a model that the processor answers with at once ([`source::open_for_answer`]).
+    ///
+    /// # Errors
+    /// As [`StreamArgs::open`].
+    pub fn open_for_answer(&self, path: &Path) -> Result<OpenModel> {
+        self.open_by(path, source::open_for_answer)
+    }
+
+    fn open_by(&self, path: &Path, whole: OpenWhole) -> Result<OpenModel> {
+        let mut file = self.open_file(path, whole)?;
         let adapters = self.adapters.take(file.source_mut())?;
         let reports = adapters.iter().map(LoraReport::of).collect();
         Ok(OpenModel { file, adapters, reports })
     }
 
-    fn open_file(&self, path: &Path) -> Result<OpenFile> {
+    fn open_file(&self, path: &Path, whole: OpenWhole) -> Result<OpenFile> {
         let Some(budget) = self.ram_budget else {
             if self.io.is_some_and(|io| io != IoArg::Mmap) {
                 let problem = "--io: weights are read in other ways than from a map with --ram-budget only";
                 return Err(RuntimeError::Request(problem.into()));
             }
-            return Ok(OpenFile::Whole(source::open(path)?));
+            return Ok(OpenFile::Whole(whole(path)?));
         };
         if path.is_dir() || source::gguf::is_gguf(path) {
             return Err(RuntimeError::Unsupported {

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use qsf_runtime::cpu::Cpu;
 use qsf_runtime::generate::PROMPT_BATCH;
+use qsf_runtime::source::check_beside;
 use qsf_runtime::stream::Need;
 use qsf_runtime::{Decoder, KvOptions, Result, RuntimeError, Tokenizer};
 
@@ -18,7 +19,7 @@ use super::prompt_lines::Prompts;
 use crate::console::{note as tell, print};
 use crate::interrupt::cancel_on_interrupt;
 use crate::kept_model::KeptModel;
-use crate::model_args::{DefaultActivations, OpenModel, ShortcutReport, Streaming};
+use crate::model_args::{DefaultActivations, Device, OpenModel, ShortcutReport, Streaming};
 
 /// What text is generated with, beside the decoder.
 pub(super) struct Session {
@@ -40,14 +41,19 @@ impl Session {
     /// Loads the model at `path`; `None` where only its memory plan was asked for, which is printed.
     pub fn load(args: &RunArgs, path: &Path, cpu: Cpu) -> anyhow::Result<Option<(Decoder, Session)>> {
         let started = Instant::now();
-        let mut open = args.stream.open(path)?;
+        // While somebody types, there is time to check all of the file.
+        let answers_at_once = !args.interactive.interactive && args.device.device == Device::Cpu;
+        let mut open =
+            if answers_at_once { args.stream.open_for_answer(path)? } else { args.stream.open(path)? };
         check_outputs(args, open.source())?;
         let cancel = cancel_on_interrupt()?;
         // Before the weights, so that a budget is made with what the tokenizer takes. Token ids that nobody reads need none.
         let ids_only = args.prompt_ids.is_some() && args.stream.ram_budget.is_some();
         let source = open.source();
         let json = source.tokenizer_json().filter(|_| !ids_only);
-        let tokenizer = json.map(|json| Tokenizer::from_json(json, source.path())).transpose()?;
+        let tokenizer = check_beside(source, cpu.threads(), || {
+            json.map(|json| Tokenizer::from_json(json, source.path())).transpose()
+        })?;
         let prompts = all_prompts(args, source, tokenizer.as_ref())?;
         let prompt = match &prompts {
             Some(prompts) => prompts.longest().to_vec(),

@@ -2,17 +2,23 @@
 
 use std::fs::{self, File, Metadata};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::code_tables::CodeTables;
+use crate::deferred_checks::{DeferredChecks, DeferredPart};
 use crate::directory::{Section, SectionTag, parse_directory};
 use crate::error::{Damage, FormatError};
 use crate::file_bytes::{FileBytes, range_in};
 use crate::file_map::FileMap;
-use crate::file_part::FilePart;
+use crate::file_part::{FilePart, is_cached};
 use crate::header::{FileHeader, HEADER_BYTES};
 use crate::layer_index::{INDEX_ENTRY_BYTES, LayerEntry};
 use crate::quant_type::QuantType;
+
+/// Bytes of a file from which on checks are worth deferring: those of less take a few milliseconds.
+const LARGE: usize = 64 << 20;
+/// Bytes from one sample of what is in the page cache to the next.
+const SAMPLE: usize = 1 << 20;
 
 /// An open QSF file whose header, index and directory are sound. Layers and sections are checked when they are read.
 #[derive(Debug, Clone)]
@@ -25,6 +31,8 @@ pub struct QsfFile {
     pub(super) tables: Arc<CodeTables>,
     /// The learned types whose tables the file has.
     pub(super) tabled: Vec<QuantType>,
+    /// Parts that were read and not checked, while checks are deferred.
+    deferred: Arc<Mutex<Option<Vec<DeferredPart>>>>,
 }
 
 impl QsfFile {
@@ -51,6 +59,39 @@ impl QsfFile {
         Self::parse(path, FileBytes::Mapped(Arc::new(map))).map_err(|damage| damage.in_file(path))
     }
 
+    /// From here on, parts with weights are handed out unchecked where that is faster: in a large file that is in the page cache. What
+    /// they say of themselves may be wrong then. Says whether it is so. [`QsfFile::end_deferral`] ends it.
+    pub fn begin_deferral(&self) -> bool {
+        let FileBytes::Mapped(map) = &self.bytes else { return false };
+        // Reading a file that is not there is for pieces in their order, and not for page faults of tasks.
+        let worthwhile = self.bytes.len() >= LARGE && !self.is_plain();
+        let defers = worthwhile
+            && map.is_settled()
+            && File::open(&self.path).is_ok_and(|file| is_cached(&file, 0..self.bytes.len(), SAMPLE));
+        *self.deferred.lock().unwrap_or_else(PoisonError::into_inner) = defers.then(Vec::new);
+        defers
+    }
+
+    /// Ends what [`QsfFile::begin_deferral`] began: what was handed out unchecked is checked when it is used
+    /// ([`FileMap::used`]), or by [`FileMap::settle`].
+    pub fn end_deferral(&self) {
+        let parts = self.deferred.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(parts), FileBytes::Mapped(map)) = (parts, &self.bytes) {
+            map.defer(DeferredChecks::new(&self.path, parts));
+        }
+    }
+
+    /// Whether the check of these parts was left to who uses them.
+    pub(super) fn defers(&self, parts: impl FnOnce() -> Vec<DeferredPart>) -> bool {
+        match &mut *self.deferred.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(deferred) => {
+                deferred.append(&mut parts());
+                true
+            }
+            None => false,
+        }
+    }
+
     /// Opens a file that is in memory; `name` stands for its path in messages.
     ///
     /// # Errors
@@ -75,6 +116,7 @@ impl QsfFile {
             sections,
             tables: Arc::default(),
             tabled: Vec::new(),
+            deferred: Arc::default(),
         };
         if !file.is_plain() {
             file.check_reference(SectionTag::LAYER_INDEX, file.header.index_offset, Some(index_bytes))?;

@@ -7,10 +7,11 @@ use super::file::QsfFile;
 use super::tensor_group::TensorGroup;
 use crate::chunk::{Chunk, ChunkDecoder, Compression, parse_table};
 use crate::chunk_span::ChunkSpan;
-use crate::directory::SectionTag;
+use crate::deferred_checks::DeferredPart;
+use crate::directory::{Section, SectionTag};
 use crate::error::{Damage, FormatError, Origin, Unread, reserve};
 use crate::file_bytes::{RawBytes, range_in};
-use crate::file_part::FilePart;
+use crate::file_part::{FilePart, crc_by_table};
 use crate::quant_type::QuantType;
 use crate::tensor_header::{RawSpan, TensorCount, TensorEntry, parse_tensors};
 use crate::tensor_kind::TensorKind;
@@ -61,8 +62,13 @@ impl QsfFile {
     /// The chunks of a layer, with all of their CRCs checked.
     fn checked_chunks(&self, layer: usize, place: &str) -> Result<Vec<Chunk>, Unread> {
         let entry = &self.layers[layer];
-        let start = entry.offset as usize;
-        let mut part = FilePart::new(&self.path, &self.bytes, start..start + entry.stored_bytes as usize);
+        let range = entry.offset as usize..(entry.offset + entry.stored_bytes) as usize;
+        if let Ok(chunks) = parse_table(&self.bytes[range.clone()], entry.offset, entry.raw_bytes, place)
+            && self.defers_chunks(range.clone(), entry.crc, place, &chunks)
+        {
+            return Ok(chunks);
+        }
+        let mut part = FilePart::new(&self.path, &self.bytes, range);
         let chunks = match parse_table(part.bytes(), entry.offset, entry.raw_bytes, place) {
             Ok(chunks) => chunks,
             // Rather damaged than written so.
@@ -73,6 +79,36 @@ impl QsfFile {
         };
         part.check_with_chunks(place, entry.crc, place, &chunks)?;
         Ok(chunks)
+    }
+
+    /// Whether the check of a part that ends with these chunks was left to who uses it. Of compressed chunks it never is: decompressing
+    /// reads them at once.
+    pub(super) fn defers_chunks(
+        &self,
+        part: Range<usize>,
+        crc: u32,
+        chunks_place: &str,
+        chunks: &[Chunk],
+    ) -> bool {
+        let Some(first) = chunks.first().map(|chunk| part.start..chunk.offset as usize) else { return false };
+        let wanted = |(i, chunk): (usize, &Chunk)| {
+            let range = chunk.offset as usize..(chunk.offset + u64::from(chunk.stored_bytes)) as usize;
+            DeferredPart { range, crc: chunk.crc, place: format!("{chunks_place}, chunk {i}") }
+        };
+        chunks.iter().all(|chunk| chunk.compression == Compression::None)
+            && crc_by_table(&self.bytes[first], chunks) == crc
+            && self.defers(|| chunks.iter().enumerate().map(wanted).collect())
+    }
+
+    /// The bytes of a section with weights, checked or to be checked when they are used.
+    fn section_of_weights(&self, section: &Section) -> Result<&[u8], Damage> {
+        let range = section.offset as usize..(section.offset + section.stored_bytes) as usize;
+        let wanted = || DeferredPart {
+            range: range.clone(),
+            crc: section.crc,
+            place: format!("section {}", section.tag),
+        };
+        if self.defers(|| vec![wanted()]) { Ok(&self.bytes[range]) } else { self.checked(section) }
     }
 
     /// The tensors of a layer, whose raw bytes are `raw`; these become `bytes` of the group.
@@ -131,7 +167,7 @@ impl QsfFile {
 
     pub(crate) fn read_final(&self) -> Result<(bool, TensorGroup), Unread> {
         let range = self.final_range()?;
-        self.checked_section(SectionTag::FINAL)?;
+        self.section(SectionTag::FINAL).map(|section| self.section_of_weights(section)).transpose()?;
         self.parse_final(range)
     }
 
@@ -182,7 +218,7 @@ impl QsfFile {
 
     pub(crate) fn read_positions(&self) -> Result<Option<TensorGroup>, Unread> {
         let Some(section) = self.section(SectionTag::POSITIONS) else { return Ok(None) };
-        let bytes = self.checked(section)?;
+        let bytes = self.section_of_weights(section)?;
         let tensors = parse_tensors(
             bytes,
             Origin::InFile(section.offset),

@@ -41,7 +41,7 @@ impl Decoder {
     /// Logits of rows `rows` of the last step, `rows.len()` x `vocab` into `out`.
     ///
     /// # Errors
-    /// When weights cannot be read from disk.
+    /// When weights cannot be read from disk, or the file is damaged.
     ///
     /// # Panics
     /// When the last step had fewer rows or `out` has another size.
@@ -62,7 +62,7 @@ impl Decoder {
     /// [`Decoder::logits`] of some rows of the last step, which need not follow each other.
     ///
     /// # Errors
-    /// When weights cannot be read from disk.
+    /// When weights cannot be read from disk, or the file is damaged.
     ///
     /// # Panics
     /// When the last step had fewer rows or `out` has another size.
@@ -102,6 +102,7 @@ impl Decoder {
                 }
             }
         }
+        self.model.settle(&self.cpu)?;
         let (isa, vocab) = (self.cpu.isa(), self.model.config.vocab as usize);
         if let Some(factor) = self.model.config.logit_scale {
             self.cpu.for_each_rows([(&mut *out, vocab)], vocab, |_, [rows]| scale(isa, rows, factor));

@@ -263,6 +263,7 @@ impl Decoder {
         tokens: &[u32],
         watch: &mut dyn FnMut(usize, &[f32]),
     ) -> Result<()> {
+        self.model.settle(&self.cpu)?;
         self.step(state, tokens, false, watch, &mut Unobserved)
     }
 
@@ -276,6 +277,7 @@ impl Decoder {
         tokens: &[u32],
         observer: &mut dyn InputObserver,
     ) -> Result<()> {
+        self.model.settle(&self.cpu)?;
         self.step(state, tokens, false, &mut |_, _| (), observer)
     }
 

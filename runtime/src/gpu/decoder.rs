@@ -53,6 +53,7 @@ impl GpuDecoder {
     /// When it does not fit into the device's memory, or is of a kind that does not run there.
     pub fn new(gpu: Gpu, decoder: &Decoder) -> Result<GpuDecoder> {
         let cpu = decoder.cpu().clone();
+        decoder.model().settle(&cpu)?;
         let model = GpuModel::upload(&gpu, decoder.model(), cpu.isa(), decoder.slopes())?;
         let mut abilities = gpu.abilities();
         let dispatcher = Dispatcher::new(gpu, model.tables);

@@ -33,6 +33,9 @@ thread_local! {
     static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
+/// Bytes of weights that are checked and then multiplied with, where checks were deferred: less than a small second-level cache.
+const CHECKED_BYTES: usize = 256 << 10;
+
 /// One matrix of a call, and where its product with the input goes.
 pub(super) struct MatrixProduct<'a> {
     pub(super) weight: &'a Tensor,
@@ -46,6 +49,19 @@ pub(super) struct MatrixProduct<'a> {
 /// # Safety
 /// No other thread may use the same columns of the output at the same time.
 pub(super) unsafe fn run_task(cpu: &Cpu, product: &MatrixProduct<'_>, rows: Range<usize>, input: &Input<'_>) {
+    let unchecked = product.weight.native().filter(|native| !native.is_settled());
+    let step = unchecked.map_or(rows.len(), |native| {
+        (CHECKED_BYTES / native.row_bytes().max(1)).next_multiple_of(2 * PANEL_ROWS)
+    });
+    for first in rows.clone().step_by(step.max(1)) {
+        // SAFETY: the caller's promise.
+        unsafe { run_rows(cpu, product, first..rows.end.min(first + step), input) };
+    }
+}
+
+/// # Safety
+/// As [`run_task`].
+unsafe fn run_rows(cpu: &Cpu, product: &MatrixProduct<'_>, rows: Range<usize>, input: &Input<'_>) {
     SCRATCH.with_borrow_mut(|scratch| {
         let (weight, out) = (product.weight, &product.out);
         // SAFETY: the caller's promise.

@@ -220,7 +220,7 @@ impl<'a> Found<'a> {
         layout: Layout,
         bytes: TensorBytes,
     ) -> Result<Tensor> {
-        let (block, found) = (self.file.header().block, bytes.as_slice().len() as u64);
+        let (block, found) = (self.file.header().block, bytes.len() as u64);
         let tensor = Tensor::with_layout(rows as usize, cols as usize, quant, block, layout, bytes);
         let tensor = tensor.map_err(|expected| {
             let expected = format!("{} bytes", expected.unwrap_or(u64::MAX));

@@ -17,6 +17,7 @@
 
 pub mod adapter;
 mod arrangement;
+mod beside;
 mod expansion;
 mod found;
 pub mod gguf;
@@ -35,12 +36,13 @@ mod weight_source;
 pub use crate::model_dir::files::find as file_of_directory;
 pub use crate::tensor::{ForeignRows, ForeignType, NativeRows, StoredType, Tensor, TensorBytes};
 pub use arrangement::{RowOrder, SHARDS};
+pub use beside::check_beside;
 pub(crate) use found::Found;
 pub use hub_cache::{name_of_snapshot, snapshot_of};
 pub use huggingface::{HfNames, HuggingFaceSource, configuration_of, configured_model, open_huggingface};
 pub use mapping::SavedTensor;
 pub use merged::Merged;
-pub use open::{is_qsf, open, refuse_what_is_no_model};
+pub use open::{is_qsf, open, open_for_answer, refuse_what_is_no_model};
 pub use qsf::QsfSource;
 pub(crate) use qsf::{has_gate, model_config};
 pub use replaced::Replaced;

@@ -32,6 +32,18 @@ fn is_weight_file(path: &Path) -> bool {
 /// # Errors
 /// When it is neither, or damaged, or unsupported.
 pub fn open(path: &Path) -> Result<Box<dyn WeightSource>> {
+    open_by(path, QsfSource::open)
+}
+
+/// [`open`] of a model that will answer at once ([`QsfSource::open_for_answer`]).
+///
+/// # Errors
+/// As [`open`].
+pub fn open_for_answer(path: &Path) -> Result<Box<dyn WeightSource>> {
+    open_by(path, QsfSource::open_for_answer)
+}
+
+fn open_by(path: &Path, open_qsf: fn(&Path) -> Result<QsfSource>) -> Result<Box<dyn WeightSource>> {
     if path.is_dir() {
         return Ok(Box::new(open_huggingface(&snapshot_of(path)?)?));
     }
@@ -39,7 +51,7 @@ pub fn open(path: &Path) -> Result<Box<dyn WeightSource>> {
         return Ok(Box::new(open_gguf(path).map_err(|error| unfinished(path, error))?));
     }
     refuse_what_is_no_model(path)?;
-    Ok(Box::new(QsfSource::open(path).map_err(|error| unfinished(path, error))?))
+    Ok(Box::new(open_qsf(path).map_err(|error| unfinished(path, error))?))
 }
 
 /// Of a file that cannot be read, and whose name says that it is not whole, there is no more to say.

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use qsf_format::{
-    EarlyExits, ModelConfig, QsfFile, SectionTag, StoredAdapter, TensorEntry, TensorId, TensorKind,
-    VocabClusters, is_untrusted,
+    EarlyExits, FileBytes, FileMap, ModelConfig, QsfFile, SectionTag, StoredAdapter, TensorEntry, TensorId,
+    TensorKind, VocabClusters, is_untrusted,
 };
 use rayon::prelude::*;
 
@@ -36,6 +37,25 @@ impl QsfSource {
     /// When it is damaged, or its tensors are not those of the model that it describes.
     pub fn open(path: &Path) -> Result<QsfSource> {
         Self::from_file(QsfFile::open(path)?)
+    }
+
+    /// [`QsfSource::open`] of a model that will answer at once: the weights of a large file in the system's cache are checked when they are
+    /// first used, and all of them before the first logits are given out ([`Model::settle`](crate::Model::settle)). Reading them twice
+    /// would take half as long again.
+    ///
+    /// # Errors
+    /// As [`QsfSource::open`], but for damage in weights.
+    pub fn open_for_answer(path: &Path) -> Result<QsfSource> {
+        let file = QsfFile::open(path)?;
+        if file.begin_deferral() {
+            let source = Self::from_file(file);
+            if let Ok(source) = source {
+                source.file.end_deferral();
+                return Ok(source);
+            }
+            // What contradicts something may be damaged, which then is what to say.
+        }
+        Self::open(path)
     }
 
     /// The source of a file that is open already, perhaps in memory.
@@ -179,6 +199,13 @@ impl WeightSource for QsfSource {
         self.tensors.get(&id).cloned().ok_or_else(|| {
             RuntimeError::bad_input(self.file.path(), id.to_string(), "a tensor of the file", "none")
         })
+    }
+
+    fn unchecked(&self) -> Option<Arc<FileMap>> {
+        match self.file.bytes() {
+            FileBytes::Mapped(map) => (!map.is_settled()).then(|| map.clone()),
+            FileBytes::Memory(_) => None,
+        }
     }
 
     /// Nothing to do: the file is mapped, and its pages are the operating system's to keep or drop.

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use qsf_format::{EarlyExits, ModelConfig, StoredAdapter, TensorId, VocabClusters};
+use qsf_format::{EarlyExits, FileMap, ModelConfig, StoredAdapter, TensorId, VocabClusters};
 
 use crate::error::{Result, RuntimeError};
 use crate::gguf::Metadata;
@@ -92,6 +93,11 @@ pub trait WeightSource: Send + Sync {
     /// # Errors
     /// When the stored bytes are damaged or contradict the configuration.
     fn load(&self, id: TensorId) -> Result<Tensor>;
+
+    /// The file of which not all was checked yet: [`FileMap::settle`] does it.
+    fn unchecked(&self) -> Option<Arc<FileMap>> {
+        None
+    }
 
     /// Tells the source that no tensor of this layer (`None`: of the model as a whole) is needed soon, so that memory
     /// mapped from files can be given back. Tensors already handed out stay valid.

@@ -21,10 +21,50 @@ pub enum TensorBytes {
 impl TensorBytes {
     /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
+        self.part(0..self.len())
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
         match self {
-            TensorBytes::Mapped(map, range) => &map[range.clone()],
-            TensorBytes::Owned(vec, range) => &vec[range.clone()],
-            TensorBytes::Region(region, range) => &region[range.clone()],
+            TensorBytes::Mapped(_, range) | TensorBytes::Owned(_, range) | TensorBytes::Region(_, range) => {
+                range.len()
+            }
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Some of the bytes, which are about to be used.
+    ///
+    /// # Panics
+    /// When the part exceeds the bytes.
+    pub fn part(&self, part: Range<usize>) -> &[u8] {
+        let range = self.range_of(part);
+        match self {
+            TensorBytes::Mapped(map, _) => map.used(range),
+            TensorBytes::Owned(vec, _) => &vec[range],
+            TensorBytes::Region(region, _) => &region[range],
+        }
+    }
+
+    /// Whether using them means checking them ([`FileMap::used`]).
+    pub fn is_settled(&self) -> bool {
+        match self {
+            TensorBytes::Mapped(map, _) => map.is_settled(),
+            TensorBytes::Owned(..) | TensorBytes::Region(..) => true,
+        }
+    }
+
+    fn range_of(&self, part: Range<usize>) -> Range<usize> {
+        assert!(part.start <= part.end && part.end <= self.len(), "bytes {part:?} of fewer");
+        match self {
+            TensorBytes::Mapped(_, all) | TensorBytes::Owned(_, all) | TensorBytes::Region(_, all) => {
+                all.start + part.start..all.start + part.end
+            }
         }
     }
 
@@ -33,12 +73,11 @@ impl TensorBytes {
     /// # Panics
     /// When the part exceeds the bytes.
     pub fn slice(&self, part: Range<usize>) -> TensorBytes {
-        assert!(part.start <= part.end && part.end <= self.as_slice().len(), "bytes {part:?} of fewer");
-        let shift = |all: &Range<usize>| all.start + part.start..all.start + part.end;
+        let range = self.range_of(part);
         match self {
-            TensorBytes::Mapped(map, all) => TensorBytes::Mapped(map.clone(), shift(all)),
-            TensorBytes::Owned(vec, all) => TensorBytes::Owned(vec.clone(), shift(all)),
-            TensorBytes::Region(region, all) => TensorBytes::Region(region.clone(), shift(all)),
+            TensorBytes::Mapped(map, _) => TensorBytes::Mapped(map.clone(), range),
+            TensorBytes::Owned(vec, _) => TensorBytes::Owned(vec.clone(), range),
+            TensorBytes::Region(region, _) => TensorBytes::Region(region.clone(), range),
         }
     }
 }

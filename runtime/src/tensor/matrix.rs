@@ -129,11 +129,11 @@ impl Tensor {
     ) -> Result<Tensor, Option<u64>> {
         assert!(layout.suits(quant), "{quant} in {layout}");
         let expected = quant.tensor_bytes(block, rows as u64, cols as u64);
-        if expected != Some(bytes.as_slice().len() as u64) {
+        if expected != Some(bytes.len() as u64) {
             return Err(expected);
         }
         // Fits: the rows together are a slice in memory, and with no rows nothing is ever read.
-        let row_bytes = bytes.as_slice().len().checked_div(rows).unwrap_or(0);
+        let row_bytes = bytes.len().checked_div(rows).unwrap_or(0);
         let panel_rows = layout.panel_rows(rows);
         let block = quant.block_size(block);
         let native = NativeRows { quant, block, layout, panel_rows, row_bytes, bytes, tables: None };

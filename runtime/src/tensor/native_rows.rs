@@ -59,6 +59,11 @@ impl NativeRows {
         self.bytes.as_slice()
     }
 
+    /// Whether using the bytes means checking them.
+    pub fn is_settled(&self) -> bool {
+        self.bytes.is_settled()
+    }
+
     /// Where a mapped file has these bytes, where they are used there.
     pub fn mapped(&self) -> Option<(Arc<FileMap>, Range<usize>)> {
         match &self.bytes {
@@ -72,7 +77,7 @@ impl NativeRows {
     /// # Panics
     /// When the range exceeds the rows or cuts a panel.
     pub fn rows(&self, rows: Range<usize>) -> &[u8] {
-        &self.bytes()[self.range(rows)]
+        self.bytes.part(self.range(rows))
     }
 
     /// Where the rows `rows` are, which must be whole panels and plain rows.

@@ -20,9 +20,20 @@ impl Model {
     /// # Errors
     /// When a tensor is missing or damaged.
     pub fn load(source: &dyn WeightSource) -> Result<Model> {
-        let mut model = Model::assemble(&InMemory::new(source))?;
-        model.adapt(Adapter::embedded(source)?)?;
-        Ok(model)
+        let loaded = || {
+            let mut model = Model::assemble(&InMemory::new(source))?;
+            model.adapt(Adapter::embedded(source)?)?;
+            Ok(model)
+        };
+        let Some(unchecked) = source.unchecked() else { return loaded() };
+        match loaded() {
+            Ok(model) => Ok(Model { unchecked: Some(unchecked), ..model }),
+            // What contradicts something may be damaged, which then is what to say.
+            Err(error) => {
+                unchecked.settle(|parts, check| (0..parts).for_each(check))?;
+                Err(error)
+            }
+        }
     }
 
     /// A model of these parts.
@@ -79,6 +90,7 @@ impl Loader<'_> {
             streams: config.streams.map(|streams| self.stream_ends(streams as usize - 1)).transpose()?,
             layers: Vec::new(),
             huge_pages: HugePages::default(),
+            unchecked: None,
             config,
         })
     }

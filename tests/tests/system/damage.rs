@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use qsf_format::{Failure, FormatError, HEADER_BYTES, QsfFile, SectionTag, verify_file};
-use qsf_runtime::source::QsfSource;
+use qsf_runtime::cpu::{Cpu, Isa};
+use qsf_runtime::source::{QsfSource, open_for_answer};
+use qsf_runtime::{Decoder, Model, RuntimeError};
 use qsf_tests::*;
 
 /// The embedded model as a file of the smallest type.
@@ -170,4 +172,67 @@ fn programs_refuse_a_damaged_file_by_name_and_place() {
             assert!(!output.stderr.contains("panicked"), "{place}: {}", output.stderr);
         }
     }
+}
+
+#[test]
+fn a_file_that_is_checked_while_it_is_used_answers_nothing_where_any_of_it_is_damaged() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, path) = (dir.path().join("source"), dir.path().join("large.qsf"));
+    write_llama(&source, Size { layers: 4, hidden: 512, ffn: 2048, vocab: 8192 }, 1);
+    program("qsf-convert").arg(&source).arg(&path).args("--quant f32").run().ok();
+    let bytes = std::fs::read(&path).unwrap();
+    let cpu = Cpu::with_threads(Isa::best(), 2).unwrap();
+    // Logits, where any are given out.
+    let logits = || -> Result<Vec<f32>, RuntimeError> {
+        let source = open_for_answer(&path)?;
+        let model = Model::load(source.as_ref())?;
+        let decoder = Decoder::new(Arc::new(model), cpu.clone(), None);
+        let mut state = decoder.state(4, 4)?;
+        decoder.forward(&mut state, &[5, 6, 7])?;
+        let mut logits = vec![0.0; 3 * 8192];
+        decoder.logits(&mut state, 0..3, &mut logits)?;
+        Ok(logits)
+    };
+    let sound = logits().unwrap();
+    assert!(open_for_answer(&path).unwrap().unchecked().is_some(), "the file was checked before it was used");
+
+    let file = open(Arc::new(bytes.clone())).unwrap();
+    let layer = |i: usize| file.layers()[i].offset as usize;
+    let sections = file.sections().iter().filter(|section| section.tag == SectionTag::EMBEDDING);
+    let embedding = sections.map(|section| section.offset as usize).next().unwrap();
+    let row = |token: usize| embedding + 16 + token * 512 * 4;
+    let last_of_layer = |i: usize| layer(i) + file.layers()[i].stored_bytes as usize - 1;
+    let damaged = [
+        // A token of the text, and one that is multiplied with in the head only.
+        (row(6) + 1, "EMBD"),
+        (row(8191) + 2047, "EMBD"),
+        (embedding + 9, "embedding section"),
+        // The table of chunks, the header of a tensor, weights, the last byte.
+        (layer(0) + 7, "layer 0"),
+        (layer(2) + 21, "layer 2"),
+        (
+            file.layers()[1].offset as usize
+                + (file.layers()[1].stored_bytes - file.layers()[1].raw_bytes) as usize
+                + 2,
+            "layer 1",
+        ),
+        (layer(3) + 1_500_000, "layer 3"),
+        (last_of_layer(1), "layer 1"),
+        (file.header().final_offset as usize + 40, "FINL"),
+    ];
+    for (at, place) in damaged {
+        let mut broken = bytes.clone();
+        broken[at] ^= 0x20;
+        std::fs::write(&path, broken).unwrap();
+        let error = logits().unwrap_err().to_string();
+        assert!(error.contains(place) && error.contains("large.qsf"), "{place}: {error}");
+        for threads in ["1", "2"] {
+            let output = program("qsf-run").arg(&path).args("--prompt-ids 5,6,7 -n 2 -t").arg(threads).run();
+            assert_eq!(output.code, 3, "{place}: {}", output.stderr);
+            assert_eq!(output.stdout, "", "{place}: an answer of a damaged file");
+            assert!(output.stderr.contains(place), "{place} is not named: {}", output.stderr);
+        }
+    }
+    std::fs::write(&path, bytes).unwrap();
+    assert_eq!(logits().unwrap(), sound);
 }
