@@ -46,7 +46,7 @@ pub struct Model {
     /// The large pages that weights are in.
     pub huge_pages: HugePages,
     /// The file, where not all of it was checked when it was opened.
-    pub(crate) unchecked: Option<Arc<FileMap>>,
+    pub unchecked: Option<Arc<FileMap>>,
 }
 
 /// What each layer gets of a token besides the residual stream.

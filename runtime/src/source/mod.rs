@@ -11,6 +11,7 @@
 //! | `shape` | which tensors a model has, in which shapes |
 //! | `expansion` | the same of a compressed file, before it is decompressed |
 //! | `text_tokens` | the tokenizer of a source |
+//! | `beside` | checks of weights beside something else |
 //! | `adapter` | updates of low rank, read beside a model |
 //! | `merged` | a source with adapters added |
 //! | `replaced` | a source with other values for some tensors |
