@@ -59,6 +59,11 @@ impl Cpu {
         self.pool.for_each(tasks, work, task);
     }
 
+    /// [`Pool::for_each_in_runs`] on the threads of this backend.
+    pub fn for_each_in_runs<F: Fn(usize) + Sync>(&self, tasks: usize, work: usize, task: F) {
+        self.pool.for_each_in_runs(tasks, work, task);
+    }
+
     /// [`Pool::for_each_chunk`] on the threads of this backend.
     pub fn for_each_chunk<F>(&self, out: &mut [f32], chunk: usize, work: usize, task: F)
     where

@@ -115,7 +115,7 @@ impl Cpu {
         let run = chunks.div_ceil((RUNS_PER_THREAD * self.threads()).div_ceil(layer.kv.kv_heads()));
         let runs = chunks.div_ceil(run);
         let shared = Shared::new(&mut *parts);
-        self.for_each(layer.kv.kv_heads() * runs, work, |task| {
+        self.for_each_in_runs(layer.kv.kv_heads() * runs, work, |task| {
             let (kv_head, first) = (task / runs, task % runs * run);
             let count = run.min(chunks - first);
             let start = (kv_head * chunks + first) * chunk_floats;

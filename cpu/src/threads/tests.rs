@@ -49,15 +49,52 @@ fn every_task_runs_once_whatever_their_number_and_that_of_threads() {
         assert_eq!(pool.threads(), threads);
         for tasks in (0..rounds(40) as usize).chain([100, 1001]) {
             let runs: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
-            pool.for_each(tasks, LARGE, |i| {
-                runs[i].fetch_add(1, Ordering::Relaxed);
-            });
-            assert!(
-                runs.iter().all(|runs| runs.load(Ordering::Relaxed) == 1),
-                "{threads} threads, {tasks} tasks"
-            );
+            for in_runs in [false, true] {
+                let count = |i: usize| _ = runs[i].fetch_add(1, Ordering::Relaxed);
+                if in_runs {
+                    pool.for_each_in_runs(tasks, LARGE, count);
+                } else {
+                    pool.for_each(tasks, LARGE, count);
+                }
+                let expected = 1 + usize::from(in_runs);
+                assert!(
+                    runs.iter().all(|runs| runs.load(Ordering::Relaxed) == expected),
+                    "{threads} threads, {tasks} tasks, in runs: {in_runs}"
+                );
+            }
         }
     }
+}
+
+#[test]
+fn tasks_in_runs_are_in_a_row_and_no_thread_is_left_without() {
+    let pool = pool(2);
+    let (first, last) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(usize::MAX));
+    let order = Mutex::new(Vec::new());
+    pool.for_each_in_runs(100, LARGE, |i| {
+        // Both threads are there before either goes on: the first tasks are those of two runs.
+        match i {
+            0 => first.store(i, Ordering::SeqCst),
+            50 => last.store(i, Ordering::SeqCst),
+            _ => {}
+        }
+        let began = Instant::now();
+        while [&first, &last].iter().any(|seen| seen.load(Ordering::SeqCst) == usize::MAX) {
+            assert!(began.elapsed() < Duration::from_secs(300), "the threads do not have a run each");
+            thread::yield_now();
+        }
+        // A thread that is held up leaves its tasks to the other one.
+        if i == 10 {
+            while order.lock().unwrap().len() < 99 {
+                thread::sleep(Duration::from_micros(50));
+            }
+        }
+        order.lock().unwrap().push(i);
+    });
+    let order = order.into_inner().unwrap();
+    assert_eq!(order.last(), Some(&10));
+    let second: Vec<usize> = order.into_iter().filter(|&i| i >= 50).collect();
+    assert!(second.is_sorted(), "{second:?}");
 }
 
 /// What workers write in a region must be seen after it, and what was written before it in it, region after region.

@@ -84,8 +84,22 @@ impl<'a> Adapted<'a> {
         self.x.len() / self.cols
     }
 
+    /// Calls `task` once for each index below `tasks` on the threads of `cpu`, behind the tasks of the first matrices. `work`: of all
+    /// tasks, in multiply-adds.
+    pub(super) fn for_each(&self, cpu: &Cpu, tasks: usize, work: usize, task: impl Fn(usize) + Sync) {
+        let first = self.first_tasks();
+        if first == 0 {
+            return cpu.for_each_in_runs(tasks, work, task);
+        }
+        // Tasks wait for the first ones, which must have been started before.
+        cpu.for_each(first + tasks, work, |i| match i.checked_sub(first) {
+            None => self.run_first(cpu, i),
+            Some(i) => task(i),
+        });
+    }
+
     /// Tasks that come before all others of the region.
-    pub(super) fn first_tasks(&self) -> usize {
+    fn first_tasks(&self) -> usize {
         if self.latents.is_some() { self.tokens().div_ceil(TOKENS) } else { 0 }
     }
 
@@ -96,7 +110,7 @@ impl<'a> Adapted<'a> {
     }
 
     /// One of the first tasks: some tokens, which come through the caches once for all adapters.
-    pub(super) fn run_first(&self, cpu: &Cpu, task: usize) {
+    fn run_first(&self, cpu: &Cpu, task: usize) {
         let Some(latents) = self.latents else { return };
         // Others wait for it, whatever becomes of it.
         let _done = Done(&latents.done);

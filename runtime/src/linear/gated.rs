@@ -36,9 +36,7 @@ pub(super) fn gated_linear(
     let out = Output::columns_of(out, m, 0..rows);
     let task_rows = input.task_rows(rows, cpu.threads());
     let work = (2 * rows).saturating_mul(k).saturating_mul(m).saturating_add(adapted.work());
-    let first = adapted.first_tasks();
-    cpu.for_each(first + rows.div_ceil(task_rows), work, |task| {
-        let Some(task) = task.checked_sub(first) else { return adapted.run_first(cpu, task) };
+    adapted.for_each(cpu, rows.div_ceil(task_rows), work, |task| {
         let part = task * task_rows..rows.min((task + 1) * task_rows);
         PARTS.with_borrow_mut(|parts| {
             for (number, (parts, (weight, bias))) in parts.iter_mut().zip(pair).enumerate() {

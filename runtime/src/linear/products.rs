@@ -116,9 +116,7 @@ impl Products for Cpu {
             tasks += weight.rows().div_ceil(task_rows);
         }
         let work = all_rows.saturating_mul(input.k).saturating_mul(m).saturating_add(adapted.work());
-        let first = adapted.first_tasks();
-        self.for_each(first + tasks, work, |task| {
-            let Some(task) = task.checked_sub(first) else { return adapted.run_first(self, task) };
+        let run = |task: usize| {
             // The products start in ascending order: the last that does not start behind the task has it.
             let mut later = products.iter().enumerate().rev().filter_map(|(i, p)| Some((i, p.as_ref()?)));
             if let Some((number, product)) = later.find(|(_, product)| product.first_task <= task) {
@@ -130,7 +128,8 @@ impl Products for Cpu {
                     adapted.add(self, number, rows, &product.out);
                 }
             }
-        });
+        };
+        adapted.for_each(self, tasks, work, run);
     }
 
     fn linear_rows(
@@ -152,7 +151,7 @@ impl Products for Cpu {
         let out = Output::columns_of(out, m, first..first + rows);
         let product = MatrixProduct { weight, bias, out, first_task: 0 };
         let work = rows.saturating_mul(input.k).saturating_mul(m);
-        self.for_each(rows.div_ceil(task_rows), work, |task| {
+        self.for_each_in_runs(rows.div_ceil(task_rows), work, |task| {
             let first = task * task_rows;
             // SAFETY: tasks are run once each, and each has rows of its own.
             unsafe { run_task(self, &product, first..rows.min(first + task_rows), input) };
