@@ -1,4 +1,5 @@
-//! What the machine reads from memory per second: the most that decoding can reach.
+//! What the machine reads from memory per second, by a plain sum: about the most that decoding can reach. Asking for memory ahead may
+//! read more (docs/measurements/cpu-kernels.md, "Tasks in a row").
 
 use std::sync::Barrier;
 use std::time::Instant;
