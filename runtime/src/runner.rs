@@ -101,6 +101,19 @@ pub trait Runner: Sync {
         sampler.sample(logits)
     }
 
+    /// Whether no check of the model's file is left for the first answer.
+    fn is_settled(&self) -> bool {
+        true
+    }
+
+    /// Makes the checks of the model's file that were left for the first answer, if any.
+    ///
+    /// # Errors
+    /// When the file is damaged.
+    fn settle(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Bytes of weights that are in large pages by now ([`HugePages`](crate::HugePages)).
     fn huge_page_bytes(&self) -> u64 {
         0
@@ -211,6 +224,14 @@ impl Runner for Decoder {
 
     fn logits(&self, state: &mut DecoderState, rows: Range<usize>, out: &mut [f32]) -> Result<()> {
         self.logits(state, rows, out)
+    }
+
+    fn is_settled(&self) -> bool {
+        self.model().is_settled()
+    }
+
+    fn settle(&self) -> Result<()> {
+        self.model().settle(self.cpu())
     }
 
     fn huge_page_bytes(&self) -> u64 {

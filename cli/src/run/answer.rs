@@ -97,6 +97,9 @@ struct Generated {
     layers_per_token: Option<f64>,
 }
 
+/// Tokens of a prompt that is there together with the answer: the file is checked with the first step, which takes a moment.
+const SHORT_PROMPT: usize = 32;
+
 /// Continues the prompt once, and ends the program if the user interrupts.
 fn continue_prompt<R: Runner>(
     runner: &R,
@@ -113,11 +116,15 @@ fn continue_prompt<R: Runner>(
         Some(tokenizer) => Some(tokenizer.stream_after(prompt)?),
         None => None,
     };
-    if let Some(prompt) = args.prompt.as_ref().filter(|_| !args.json && !args.chat) {
-        print(prompt)?;
+    // A damaged file is not begun to be continued. Of a long prompt somebody wants to see something before the answer.
+    let mut echo = args.prompt.as_deref().filter(|_| !args.json && !args.chat);
+    if prompt.len() > SHORT_PROMPT || runner.is_settled() {
+        runner.settle()?;
+        echo.take().map_or(Ok(()), print)?;
     }
     let mut show = |piece: String| -> Result<()> {
         if !args.json {
+            let piece = echo.take().map_or_else(|| piece.clone(), |prompt| prompt.to_owned() + &piece);
             print(&piece).map_err(|e| RuntimeError::io(Path::new("stdout"), "write", e))?;
         }
         text.push_str(&piece);

@@ -41,8 +41,10 @@ impl Session {
     /// Loads the model at `path`; `None` where only its memory plan was asked for, which is printed.
     pub fn load(args: &RunArgs, path: &Path, cpu: Cpu) -> anyhow::Result<Option<(Decoder, Session)>> {
         let started = Instant::now();
-        // While somebody types, there is time to check all of the file.
-        let answers_at_once = !args.interactive.interactive && args.device.device == Device::Cpu;
+        // While somebody types, there is time to check all of the file. What writes files of its own begins with them.
+        let only_answers = args.lines().is_none() && args.look.attention.is_none();
+        let answers_at_once =
+            only_answers && !args.interactive.interactive && args.device.device == Device::Cpu;
         let mut open =
             if answers_at_once { args.stream.open_for_answer(path)? } else { args.stream.open(path)? };
         check_outputs(args, open.source())?;

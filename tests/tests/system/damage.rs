@@ -233,6 +233,12 @@ fn a_file_that_is_checked_while_it_is_used_answers_nothing_where_any_of_it_is_da
             assert!(output.stderr.contains(place), "{place} is not named: {}", output.stderr);
         }
     }
+    // With files of its own, it is checked first.
+    let (prompts, results) = (dir.path().join("prompts.jsonl"), dir.path().join("results.jsonl"));
+    std::fs::write(&prompts, "{\"prompt\": \"the\"}\n").unwrap();
+    let call = program("qsf-run").arg(&path).arg("--prompts").arg(&prompts).arg("--results").arg(&results);
+    assert_eq!(call.args("-n 1").run().code, 3);
+    assert!(!results.exists(), "results of a damaged file");
     std::fs::write(&path, bytes).unwrap();
     assert_eq!(logits().unwrap(), sound);
 }
