@@ -40,7 +40,7 @@ impl QsfSource {
     }
 
     /// [`QsfSource::open`] of a model that will answer at once: the weights of a large file in the system's cache are checked when they are
-    /// first used, and all of them before the first logits are given out ([`Model::settle`](crate::Model::settle)). Reading them twice
+    /// first used, and all of them before the first logits are given out ([`Runner::settle`](crate::Runner::settle)). Reading them twice
     /// would take half as long again.
     ///
     /// # Errors
