@@ -60,6 +60,11 @@ impl FileMap {
         &self.map[range]
     }
 
+    /// Whether checks were deferred: then [`FileMap::settle`] says whether the file is sound, also once all were made.
+    pub fn has_deferred_checks(&self) -> bool {
+        self.deferred.get().is_some()
+    }
+
     /// Whether no check is left ([`FileMap::settle`]).
     pub fn is_settled(&self) -> bool {
         self.deferred.get().is_none_or(DeferredChecks::is_settled)

@@ -101,7 +101,7 @@ pub trait Runner: Sync {
         sampler.sample(logits)
     }
 
-    /// Whether no check of the model's file is left for the first answer.
+    /// Whether no check of the model's file was left for the first answer.
     fn is_settled(&self) -> bool {
         true
     }

@@ -316,9 +316,9 @@ impl Model {
         mixer + ffn
     }
 
-    /// Whether all of the file is checked.
+    /// Whether all of the file was checked when it was opened.
     pub(crate) fn is_settled(&self) -> bool {
-        self.unchecked.as_ref().is_none_or(|file| file.is_settled())
+        self.unchecked.is_none()
     }
 
     /// Checks what was not checked when the file was opened, and has not been used since: before anything that was computed is given out.

@@ -66,7 +66,7 @@ impl QsfFile {
         // Reading a file that is not there is for pieces in their order, and not for page faults of tasks.
         let worthwhile = self.bytes.len() >= LARGE && !self.is_plain();
         let defers = worthwhile
-            && map.is_settled()
+            && !map.has_deferred_checks()
             && File::open(&self.path).is_ok_and(|file| is_cached(&file, 0..self.bytes.len(), SAMPLE));
         *self.deferred.lock().unwrap_or_else(PoisonError::into_inner) = defers.then(Vec::new);
         defers

@@ -203,7 +203,7 @@ impl WeightSource for QsfSource {
 
     fn unchecked(&self) -> Option<Arc<FileMap>> {
         match self.file.bytes() {
-            FileBytes::Mapped(map) => (!map.is_settled()).then(|| map.clone()),
+            FileBytes::Mapped(map) => map.has_deferred_checks().then(|| map.clone()),
             FileBytes::Memory(_) => None,
         }
     }

@@ -94,7 +94,7 @@ pub trait WeightSource: Send + Sync {
     /// When the stored bytes are damaged or contradict the configuration.
     fn load(&self, id: TensorId) -> Result<Tensor>;
 
-    /// The file of which not all was checked yet: [`FileMap::settle`] does it.
+    /// The file, where not all of it was checked when it was opened: [`FileMap::settle`] says whether it is sound.
     fn unchecked(&self) -> Option<Arc<FileMap>> {
         None
     }

@@ -3,10 +3,11 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use qsf_format::{Failure, FormatError, HEADER_BYTES, QsfFile, SectionTag, verify_file};
 use qsf_runtime::cpu::{Cpu, Isa};
-use qsf_runtime::source::{QsfSource, open_for_answer};
+use qsf_runtime::source::{QsfSource, check_beside, open_for_answer};
 use qsf_runtime::{Decoder, Model, RuntimeError};
 use qsf_tests::*;
 
@@ -183,8 +184,10 @@ fn a_file_that_is_checked_while_it_is_used_answers_nothing_where_any_of_it_is_da
     let bytes = std::fs::read(&path).unwrap();
     let cpu = Cpu::with_threads(Isa::best(), 2).unwrap();
     // Logits, where any are given out.
-    let logits = || -> Result<Vec<f32>, RuntimeError> {
+    let logits = |wait: u64| -> Result<Vec<f32>, RuntimeError> {
         let source = open_for_answer(&path)?;
+        // Also where all is checked before anything is used.
+        check_beside(source.as_ref(), 2, || std::thread::sleep(Duration::from_millis(wait)));
         let model = Model::load(source.as_ref())?;
         let decoder = Decoder::new(Arc::new(model), cpu.clone(), None);
         let mut state = decoder.state(4, 4)?;
@@ -193,7 +196,7 @@ fn a_file_that_is_checked_while_it_is_used_answers_nothing_where_any_of_it_is_da
         decoder.logits(&mut state, 0..3, &mut logits)?;
         Ok(logits)
     };
-    let sound = logits().unwrap();
+    let sound = logits(0).unwrap();
     assert!(open_for_answer(&path).unwrap().unchecked().is_some(), "the file was checked before it was used");
 
     let file = open(Arc::new(bytes.clone())).unwrap();
@@ -224,8 +227,10 @@ fn a_file_that_is_checked_while_it_is_used_answers_nothing_where_any_of_it_is_da
         let mut broken = bytes.clone();
         broken[at] ^= 0x20;
         std::fs::write(&path, broken).unwrap();
-        let error = logits().unwrap_err().to_string();
-        assert!(error.contains(place) && error.contains("large.qsf"), "{place}: {error}");
+        for wait in [0, 1000] {
+            let error = logits(wait).unwrap_err().to_string();
+            assert!(error.contains(place) && error.contains("large.qsf"), "{place}: {error}");
+        }
         for threads in ["1", "2"] {
             let output = program("qsf-run").arg(&path).args("--prompt-ids 5,6,7 -n 2 -t").arg(threads).run();
             assert_eq!(output.code, 3, "{place}: {}", output.stderr);
@@ -240,5 +245,5 @@ fn a_file_that_is_checked_while_it_is_used_answers_nothing_where_any_of_it_is_da
     assert_eq!(call.args("-n 1").run().code, 3);
     assert!(!results.exists(), "results of a damaged file");
     std::fs::write(&path, bytes).unwrap();
-    assert_eq!(logits().unwrap(), sound);
+    assert_eq!(logits(1000).unwrap(), sound);
 }
