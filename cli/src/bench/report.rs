@@ -57,7 +57,8 @@ pub(super) struct BenchRow {
     pub speed: Speed,
     /// Of decoding: weights read per second, in GB (10^9 bytes).
     pub gb_per_second: Option<f64>,
-    /// Of decoding: that rate as a part of the read bandwidth of as many threads; above 1 where weights stay in the caches, or fetching ahead is faster than a plain sum.
+    /// Of decoding: that rate as a part of the read bandwidth of as many threads; above 1 where weights stay in the caches, or fetching
+    /// ahead is faster than a plain sum.
     pub bandwidth_share: Option<f64>,
 }
 

@@ -124,8 +124,8 @@ fn continue_prompt<R: Runner>(
     }
     let mut show = |piece: String| -> Result<()> {
         if !args.json {
-            let piece = echo.take().map_or_else(|| piece.clone(), |prompt| prompt.to_owned() + &piece);
-            print(&piece).map_err(|e| RuntimeError::io(Path::new("stdout"), "write", e))?;
+            let shown = echo.take().map_or(Ok(()), print).and_then(|()| print(&piece));
+            shown.map_err(|e| RuntimeError::io(Path::new("stdout"), "write", e))?;
         }
         text.push_str(&piece);
         Ok(())

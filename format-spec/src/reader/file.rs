@@ -81,6 +81,11 @@ impl QsfFile {
         }
     }
 
+    /// Whether parts are handed out unchecked at the moment.
+    pub(super) fn is_deferring(&self) -> bool {
+        self.deferred.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// Whether the check of these parts was left to who uses them.
     pub(super) fn defers(&self, parts: impl FnOnce() -> Vec<DeferredPart>) -> bool {
         match &mut *self.deferred.lock().unwrap_or_else(PoisonError::into_inner) {

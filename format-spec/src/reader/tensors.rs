@@ -63,7 +63,8 @@ impl QsfFile {
     fn checked_chunks(&self, layer: usize, place: &str) -> Result<Vec<Chunk>, Unread> {
         let entry = &self.layers[layer];
         let range = entry.offset as usize..(entry.offset + entry.stored_bytes) as usize;
-        if let Ok(chunks) = parse_table(&self.bytes[range.clone()], entry.offset, entry.raw_bytes, place)
+        if self.is_deferring()
+            && let Ok(chunks) = parse_table(&self.bytes[range.clone()], entry.offset, entry.raw_bytes, place)
             && self.defers_chunks(range.clone(), entry.crc, place, &chunks)
         {
             return Ok(chunks);
@@ -95,7 +96,8 @@ impl QsfFile {
             let range = chunk.offset as usize..(chunk.offset + u64::from(chunk.stored_bytes)) as usize;
             DeferredPart { range, crc: chunk.crc, place: format!("{chunks_place}, chunk {i}") }
         };
-        chunks.iter().all(|chunk| chunk.compression == Compression::None)
+        self.is_deferring()
+            && chunks.iter().all(|chunk| chunk.compression == Compression::None)
             && crc_by_table(&self.bytes[first], chunks) == crc
             && self.defers(|| chunks.iter().enumerate().map(wanted).collect())
     }

@@ -170,9 +170,7 @@ impl<'a> Adapted<'a> {
             most = most.max(columns.div_ceil(ROWS));
             *slot = Some(Output::columns_of(out, tokens, 0..columns));
         }
-        let first = self.first_tasks();
-        cpu.for_each(first + most * MAX_WEIGHTS, self.work(), |task| {
-            let Some(task) = task.checked_sub(first) else { return self.run_first(cpu, task) };
+        self.for_each(cpu, most * MAX_WEIGHTS, self.work(), |task| {
             let (number, part) = (task / most, task % most);
             let (Some(out), Some(adapter)) = (&outputs[number], self.adapters[number]) else { return };
             let end = adapter.shape()[0].min((part + 1) * ROWS);

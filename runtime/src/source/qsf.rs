@@ -41,7 +41,8 @@ impl QsfSource {
 
     /// [`QsfSource::open`] of a model that will answer at once: the weights of a large file in the system's cache are checked when they are
     /// first used, and all of them before the first logits are given out ([`Runner::settle`](crate::Runner::settle)). Reading them twice
-    /// would take half as long again.
+    /// would take half as long again. Who takes tensors of it in another way than [`Model::load`](crate::Model::load) asks
+    /// [`WeightSource::unchecked`] whether they are sound.
     ///
     /// # Errors
     /// As [`QsfSource::open`], but for damage in weights.
