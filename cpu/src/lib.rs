@@ -83,7 +83,7 @@ pub mod vector;
 
 pub use activations::{ACT_BLOCK, Int8Rows};
 pub use aligned::AlignedFloats;
-pub use attention::{Attention, AttentionBuffer, KvLayer, KvShape, KvType, KvTypes};
+pub use attention::{Attention, AttentionBuffer, KvLayer, KvShape, KvType, KvTypes, QueryOfOne};
 pub use backend::Cpu;
 pub use decode::{decode_panel_row, decode_row};
 pub use elementwise::{

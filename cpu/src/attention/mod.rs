@@ -33,6 +33,7 @@
 //! | `queries`, `within` | what attention computes, and of which queries |
 //! | `sizes` | positions of a step and of a chunk |
 //! | `spread`, `scratch`, `room` | a layer's work, on all threads; what each of them keeps |
+//! | `sequences` | a token of each of several sequences, at once |
 
 mod add_values;
 mod bytes;
@@ -51,6 +52,7 @@ mod read;
 mod room;
 mod score;
 mod scratch;
+mod sequences;
 mod sizes;
 mod source;
 mod spread;
@@ -67,4 +69,5 @@ mod within;
 pub use kv_type::{KvType, KvTypes};
 pub use layer::{KvLayer, KvShape};
 pub use queries::Attention;
+pub use sequences::QueryOfOne;
 pub use spread::AttentionBuffer;

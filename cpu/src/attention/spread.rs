@@ -82,24 +82,12 @@ impl Cpu {
         buffer: &mut AttentionBuffer,
         out: &mut [f32],
     ) {
-        let Attention { heads, window, first, slopes, sinks, .. } = *attention;
-        let width = heads * kv.head_dim();
-        assert!(heads.is_multiple_of(kv.kv_heads()), "{heads} heads for {} of keys", kv.kv_heads());
-        assert!(window > 0, "attention of nothing");
-        let one_each = [slopes, sinks].iter().all(|all| all.is_empty() || all.len() == heads);
-        assert!(one_each, "slopes or sinks of other heads");
-        let tokens = q.len() / width;
-        let whole = q.len() == tokens * width && out.len() == tokens * heads * kv.value_dim();
-        assert!(whole, "queries are not rows of {width}, or results not of as many tokens");
-        assert!(first <= position, "positions behind a query");
-        let first = (position + 1).saturating_sub(window).max(first);
-        assert!(tokens == 0 || kv.holds(first, position + tokens - 1), "positions that are not there");
-        let work = q.len().saturating_mul(2 * (position + tokens).min(window));
-        let layer = Layer { attention, kv, position, q, group: heads / kv.kv_heads() };
+        let layer = Layer::new(attention, kv, position, q, out.len());
+        let tokens = layer.tokens();
         match tokens {
             0 => {}
-            1 => self.attend_one(layer, work, buffer, out),
-            _ => self.attend_many(layer, tokens, work, out),
+            1 => self.attend_one(layer, layer.work(), buffer, out),
+            _ => self.attend_many(layer, tokens, layer.work(), out),
         }
     }
 
@@ -186,7 +174,7 @@ impl Cpu {
         });
     }
 
-    fn attend_block(&self, block: Block<'_>, out: &Shared<'_, f32>) {
+    pub(super) fn attend_block(&self, block: Block<'_>, out: &Shared<'_, f32>) {
         // SAFETY: the only one of this thread, which does nothing else meanwhile.
         let mut unit = unsafe { OwnUnit::new(self.isa(), block.layer.kv.types()) };
         self.attend_block_with(unit.get(), block, out);
@@ -273,6 +261,39 @@ pub(super) struct Layer<'a> {
 }
 
 impl<'a> Layer<'a> {
+    /// Checks what belongs together; `results` is the number of values that queries get.
+    pub fn new(
+        attention: &'a Attention<'a>,
+        kv: &'a KvLayer,
+        position: usize,
+        q: &'a [f32],
+        results: usize,
+    ) -> Layer<'a> {
+        let Attention { heads, window, first, slopes, sinks, .. } = *attention;
+        let width = heads * kv.head_dim();
+        assert!(heads.is_multiple_of(kv.kv_heads()), "{heads} heads for {} of keys", kv.kv_heads());
+        assert!(window > 0, "attention of nothing");
+        let one_each = [slopes, sinks].iter().all(|all| all.is_empty() || all.len() == heads);
+        assert!(one_each, "slopes or sinks of other heads");
+        let layer = Layer { attention, kv, position, q, group: heads / kv.kv_heads() };
+        let tokens = layer.tokens();
+        let whole = q.len() == tokens * width && results == tokens * heads * kv.value_dim();
+        assert!(whole, "queries are not rows of {width}, or results not of as many tokens");
+        assert!(first <= position, "positions behind a query");
+        let first = (position + 1).saturating_sub(window).max(first);
+        assert!(tokens == 0 || kv.holds(first, position + tokens - 1), "positions that are not there");
+        layer
+    }
+
+    pub fn tokens(&self) -> usize {
+        self.q.len() / (self.attention.heads * self.kv.head_dim())
+    }
+
+    /// Multiply-adds, about.
+    pub fn work(&self) -> usize {
+        self.q.len().saturating_mul(2 * (self.position + self.tokens()).min(self.attention.window))
+    }
+
     /// Queries of the heads from `first_head` on that share its keys, [`ROWS`] at most, of the tokens from `token` on.
     pub fn queries(&self, token: usize, first_head: usize) -> Queries<'a> {
         let Layer { attention, kv, position, q, group } = *self;

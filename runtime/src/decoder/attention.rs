@@ -1,15 +1,21 @@
 //! Attention of one layer: project, normalize and rotate, remember, attend, gate, project back.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
+use super::kv_cache::KvCache;
 use super::{AttentionLook, Decoder, DecoderState, InputObserver, LinearInput, Section};
 use crate::error::Result;
 use crate::weights::{AttentionWeights, Norm};
-use qsf_cpu::{Attention, RopeTable, clip, layer_norm_in_place, rms_norm_in_place, scale, sigmoid_gated};
+use qsf_cpu::{
+    Attention, QueryOfOne, RopeTable, clip, layer_norm_in_place, rms_norm_in_place, scale, sigmoid_gated,
+};
 use qsf_format::{QkNorm, QueryGrowth};
 
 /// What normalizing and rotating a value costs, in multiply-adds of matrices.
 const WORK: usize = 8;
+/// Heads of keys and values of the longest sequence that each thread should have the work of, at least, where several sequences are
+/// attended to at once.
+const TASKS_PER_THREAD: usize = 2;
 
 impl Decoder {
     /// What attention of layer `index` adds for the normalized rows in `state.normed`, into `state.projected`.
@@ -80,13 +86,33 @@ impl Decoder {
             by_unit: self.activations.by_unit(tokens),
         };
         let widths = [q.len(), k.len(), v.len(), attended.len()].map(|all| all / tokens);
-        caches.for_each(|rows, kv| {
-            let [q_rows, k_rows, v_rows, out_rows] = widths.map(|width| rows.start * width..rows.end * width);
-            let keys = &k[k_rows];
-            if weights.k.is_some() {
-                kv.store(&self.cpu, index, keys, &v[v_rows]);
+        let of_rows = |rows: &Range<usize>| widths.map(|width| rows.start * width..rows.end * width);
+        if weights.k.is_some() {
+            caches.for_each(|rows, kv| {
+                let [_, keys, values, _] = of_rows(&rows);
+                kv.store(&self.cpu, index, &k[keys], &v[values]);
+            });
+        }
+        // A head of a long sequence among short ones would be one thread's task, while the others are idle.
+        let seen = |position: &usize| position.saturating_add(1).min(parameters(1, 0).window);
+        let all_seen = caches.positions().iter().map(seen).sum::<usize>() * shape.kv_heads;
+        let longest = caches.positions().iter().map(seen).max().unwrap_or(0);
+        let even = all_seen >= TASKS_PER_THREAD * self.cpu.threads() * longest;
+        let at_once = match caches.of_single_rows().filter(|_| tokens > 1 && even && chunk.is_none()) {
+            Some(caches) => {
+                let rows = q.chunks_exact(widths[0]).zip(attended.chunks_exact_mut(widths[3]));
+                let query = |(kv, (q, out))| {
+                    let kv: &KvCache = kv;
+                    QueryOfOne { kv: kv.layer(index), position: kv.position_in(index), q, out }
+                };
+                self.cpu.attend_each(&parameters(1, 0), caches.zip(rows).map(query).collect());
+                true
             }
-            let (q, out) = (&q[q_rows], &mut attended[out_rows]);
+            None => false,
+        };
+        caches.for_each(|rows, kv| {
+            let [q_rows, k_rows, _, out_rows] = of_rows(&rows);
+            let (keys, q, out) = (&k[k_rows], &q[q_rows], &mut attended[out_rows]);
             let (layer, position) = (kv.layer(index), kv.position_in(index));
             let mut show = |attention, position, q, keys| {
                 let look =
@@ -95,7 +121,9 @@ impl Decoder {
             };
             let Some(chunk) = chunk else {
                 let parameters = parameters(rows.len(), 0);
-                self.cpu.attend(&parameters, layer, position, q, attention, out);
+                if !at_once {
+                    self.cpu.attend(&parameters, layer, position, q, attention, out);
+                }
                 show(parameters, position, q, keys);
                 kv.count_attention(&self.cpu, index, &parameters, q);
                 return;

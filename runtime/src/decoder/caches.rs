@@ -80,6 +80,12 @@ impl Caches {
         }
     }
 
+    /// Caches of the sequences of the step, in their order, where each has one row of it; `None` where one has more.
+    pub fn of_single_rows(&self) -> Option<impl Iterator<Item = &KvCache>> {
+        let single = self.runs.iter().all(|run| run.rows.len() == 1);
+        single.then(|| self.runs.iter().map(|run| &self.all[run.sequence]))
+    }
+
     /// The step is done.
     pub fn advance(&mut self) {
         self.for_each(|rows, cache| cache.advance(rows.len()));

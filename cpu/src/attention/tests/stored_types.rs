@@ -1,5 +1,6 @@
 //! Types that keys and values are stored in, and layers that keep the last positions only.
 
+use super::super::QueryOfOne;
 use super::*;
 
 fn all_types() -> Vec<KvTypes> {
@@ -76,6 +77,33 @@ fn every_type_has_the_same_bits_on_every_number_of_threads() {
         };
         let expected = run(1);
         assert!([2, 3].into_iter().all(|threads| run(threads) == expected), "{types}");
+    }
+}
+
+/// A text must not change because others are written beside it.
+#[test]
+fn sequences_at_once_have_the_bits_of_each_alone() {
+    for (types, (query, kv)) in all_types().into_iter().flat_map(|ty| [(ty, (8, 2)), (ty, (70, 2))]) {
+        let of_length = |past| {
+            let mut case = Case::new(heads(query, kv), 64, positions(past, 1));
+            (case.types, case.sinks) = (types, floats(9, query));
+            let layer = case.layer(0);
+            (case, layer)
+        };
+        let cases = [700, 0, 255, 37].map(of_length);
+        let alone = cases.each_ref().map(|(case, layer)| case.run_on(Isa::best(), layer, &[1]));
+        for threads in [1, 3] {
+            let cpu = Cpu::with_threads(Isa::best(), threads).unwrap();
+            let mut outs = cases.each_ref().map(|(case, _)| vec![f32::NAN; case.q.len()]);
+            let of_one = |((case, kv), out)| {
+                let case: &Case = case;
+                let out: &mut Vec<f32> = out;
+                QueryOfOne { kv, position: case.past, q: &case.q, out }
+            };
+            let queries = cases.iter().map(|(case, kv)| (case, kv)).zip(&mut outs).map(of_one);
+            cpu.attend_each(&cases[0].0.attention(), queries.collect());
+            assert!(outs == alone, "{types}, {query} heads, {threads} threads");
+        }
     }
 }
 
