@@ -1,6 +1,6 @@
 //! The forward pass against the decoder, gradients against small steps, and the bits of several threads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -283,9 +283,9 @@ fn the_moment_at_the_embedding_is_that_of_its_rows_gradients() {
     let (mut kept, mut moment) = (Kept::default(), Vec::new());
     with_text(&*source, &cpu, &[&tokens], |text| {
         text.gradients(Target::Drawn(5), &mut kept).unwrap();
-        let mut receive = |layer: Option<u32>, mut moments: OutputMoments| {
+        let mut receive = |layer: Option<u32>, mut found: OutputMoments| {
             if layer.is_none() {
-                moment = moments.remove(&TensorKind::TokenEmbedding).unwrap_or_default();
+                moment = found.moments.remove(&TensorKind::TokenEmbedding).unwrap_or_default();
             }
             Ok(())
         };
@@ -304,4 +304,35 @@ fn the_moment_at_the_embedding_is_that_of_its_rows_gradients() {
             );
         }
     }
+}
+
+/// What experts that nothing comes of lose says nothing: types by what goes through an expert need each one's own sum.
+#[test]
+fn experts_have_their_own_sums_of_squares() {
+    let cpu = Cpu::from_env().unwrap();
+    let source = open(&fixtures("golden").join("qwen3_moe")).unwrap();
+    let tokens: Vec<u32> = (0..40).map(|i| i * 7 % source.config().vocab).collect();
+    let (mut layers, mut seen) = (0, BTreeSet::new());
+    with_text(&*source, &cpu, &[&tokens], |text| {
+        let mut receive = |layer: Option<u32>, found: OutputMoments| {
+            let Some(experts) = layer.and_then(|layer| source.config().experts(layer)) else { return Ok(()) };
+            for kind in [TensorKind::ExpertGate, TensorKind::ExpertUp, TensorKind::ExpertDown] {
+                let sums = &found.experts[&kind];
+                assert_eq!(sums.len(), experts.count as usize);
+                assert!(sums.iter().any(|sum| *sum > 0.0), "{kind:?}: {sums:?}");
+                seen.extend(sums.iter().map(|sum| sum.to_bits()));
+            }
+            let moment = &found.moments[&TensorKind::ExpertDown];
+            let n = moment.len().isqrt();
+            let (all, of_experts): (f32, f32) = (
+                (0..n).map(|i| moment[i * n + i]).sum(),
+                found.experts[&TensorKind::ExpertDown].iter().sum(),
+            );
+            assert!((all - of_experts).abs() <= 1e-4 * all, "{all} {of_experts}");
+            layers += 1;
+            Ok(())
+        };
+        text.output_moments(5, &mut receive).unwrap();
+    });
+    assert!(layers > 0 && seen.len() > 3 * layers, "{layers} layers, {seen:?}");
 }

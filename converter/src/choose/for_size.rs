@@ -16,7 +16,7 @@ use crate::gguf::{header_bytes, more_headers_at_most, names_of};
 use crate::hf::{bytes_beside_groups, bytes_described, names_of_groups};
 use crate::options::{ConvertOptions, SearchEffort};
 use crate::plan::{
-    Candidate, Container, Plan, PlanError, PlannedTensor, SizeModel, StoredForm, plan_for_size,
+    Candidate, Container, Plan, PlanError, PlannedTensor, SizeModel, StoredForm, experts_of, plan_for_size,
 };
 use crate::resume::Records;
 use crate::sections::bytes_at_most;
@@ -98,10 +98,17 @@ impl SizeRequest<'_> {
         };
         let offer = Offer::of(options, for_tensors, &plan);
         plan_for_size(&plan, &unmeasured(&plan, free, &offer), limit, &size)?;
-        let squares = match options.effort {
-            SearchEffort::Low => OutputGradients::squares(source, records, options.effort, &session)?,
-            _ => None,
+        let is_stack = |id: TensorId| experts_of(config, id).is_some();
+        let low = options.effort == SearchEffort::Low;
+        let squares = match low || plan.tensors().iter().any(|t| free(t) && is_stack(t.info.id)) {
+            true => OutputGradients::squares(source, records, options.effort, &session)?,
+            false => None,
         };
+        // A probe changes some rows of some experts, of which few tokens of its text see anything.
+        let squares = squares.map(|mut squares| {
+            squares.outputs.retain(|id, _| low || is_stack(*id));
+            squares
+        });
         let quick = encoder.quick();
         let surveyor = Surveyor {
             encoder: &quick,

@@ -12,16 +12,17 @@ use qsf_runtime::cpu::Cpu;
 use qsf_runtime::source::{Replaced, Tensor};
 use serde::{Deserialize, Serialize};
 
+use super::expert_forms::{Stack, expert_forms};
 use super::probed::{Probed, probed_rows, within_bounds};
 use super::sample::{Sample, SampleError, spread_rows};
 use super::survey_size::SurveySize;
 use super::survey_work::SurveyWork;
 use super::types::form_of;
-use crate::encode::{Fit, TensorEncoder};
+use crate::encode::{ExpertInputs, Fit, TensorEncoder, expert_energies};
 use crate::error::{ConvertError, Result};
 use crate::fit::{Fits, Squares};
 use crate::options::OutlierChoice;
-use crate::plan::{OutlierShare, Plan, PlannedTensor, StoredForm, TensorType};
+use crate::plan::{OutlierShare, Plan, PlannedTensor, StoredForm, TensorType, experts_of};
 
 /// The type in which a tensor's effect on the model is measured: damage well above rounding, of every tensor.
 const PROBE: QuantType = QuantType::N2;
@@ -78,11 +79,11 @@ pub(crate) struct Surveyor<'a> {
     pub wanted: &'a dyn Fn(&PlannedTensor) -> bool,
     /// How much of them.
     pub size: SurveySize,
-    /// Mean squares of gradients at outputs, where they were measured.
+    /// What gradients say, where they were measured.
     pub squares: Option<&'a Squares>,
     /// In which types.
     pub types: &'a dyn Fn(&PlannedTensor) -> Vec<TensorType>,
-    /// Whether rows of embedding and head may be in several types.
+    /// Whether rows of embedding and head, and experts of a stack, may be in several types.
     pub finer: bool,
     pub cpu: &'a Cpu,
 }
@@ -101,7 +102,12 @@ impl Surveyor<'_> {
         let mut wanted = self.wanted_of(Some(layer));
         while let Some(planned) = wanted.next() {
             let fit = fits.of(planned.info.id, None)?;
-            let options = self.matrix(layer, planned, &fit, probe)?;
+            let mut options = self.matrix(layer, planned, &fit, probe)?;
+            let id = planned.info.id;
+            if let Some(count) = experts_of(self.encoder.source.config(), id).filter(|_| self.finer) {
+                let inputs = self.expert_inputs(id, fits.expert_inputs(id.kind, count));
+                options.extend(self.experts(planned, &options, &inputs)?);
+            }
             if !options.is_empty() {
                 tensors.push(SurveyedTensor::new(planned.info.id, options));
             }
@@ -124,7 +130,33 @@ impl Surveyor<'_> {
 
     /// What gradients say of a matrix; nothing where none were taken, or a damaged journal has none of any output.
     fn squares_of(&self, id: TensorId) -> Option<&[f32]> {
-        self.squares?.get(&id).map(Vec::as_slice).filter(|squares| !squares.is_empty())
+        self.squares?.outputs.get(&id).map(Vec::as_slice).filter(|squares| !squares.is_empty())
+    }
+
+    /// The inputs of experts, with shares by gradients where these were measured.
+    fn expert_inputs(&self, id: TensorId, inputs: Vec<ExpertInputs>) -> Vec<ExpertInputs> {
+        match self.squares.and_then(|squares| squares.experts.get(&id)) {
+            Some(sums) if sums.len() == inputs.len() => {
+                let with =
+                    |(inputs, sum): (ExpertInputs, &f32)| ExpertInputs { share: (*sum).into(), ..inputs };
+                inputs.into_iter().zip(sums).map(with).collect()
+            }
+            _ => inputs,
+        }
+    }
+
+    /// How a stack may be stored with experts in several types; `uniform` is what types do to all of it.
+    fn experts(
+        &self,
+        planned: &PlannedTensor,
+        uniform: &[(StoredForm, f64)],
+        inputs: &[ExpertInputs],
+    ) -> Result<Vec<(StoredForm, f64)>> {
+        let encoder = &self.encoder.rows;
+        let tensor = self.encoder.source.load(planned.info.id)?;
+        let energies = expert_energies(encoder, &tensor, inputs);
+        let stack = Stack { rows: tensor.rows(), cols: tensor.cols(), block: encoder.block };
+        Ok(expert_forms(uniform, &energies, stack))
     }
 
     fn work_of_matrix(&self, work: &SurveyWork<'_>, layer: u32, planned: &PlannedTensor) -> u64 {

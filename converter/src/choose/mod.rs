@@ -3,7 +3,7 @@
 //! | File | Duty |
 //! |---|---|
 //! | `types` | the types among which one is chosen |
-//! | `finer` | forms with rows in several types |
+//! | `finer`, `expert_forms` | forms with rows in several types: of tokens, and of experts |
 //! | `probed` | what errors of a matrix do to the model |
 //! | `sample` | some rows of a matrix, and what each type does to them |
 //! | `matrices` | what each type of each matrix of a layer does to the model |
@@ -16,6 +16,7 @@
 //! | `for_size` | the plan that does least damage at a size |
 
 mod ends;
+mod expert_forms;
 mod finer;
 mod for_size;
 mod matrices;

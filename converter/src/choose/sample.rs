@@ -57,10 +57,10 @@ impl<'a> Sample<'a> {
         Sample { encoder, cpu, fit, tensor, rows, values }
     }
 
-    /// What the error does to predictions, where `squares` are mean squares of gradients at the outputs of the matrix (of each of its
-    /// experts): half of `tr(G E H E')`, of which only the diagonal of G counts, as errors of rows do not hang together.
+    /// What the error does to predictions, where `squares` are squares of gradients at each output of the matrix, for each token: half
+    /// of `tr(G E H E')`, of which only the diagonal of G counts, as errors of rows do not hang together.
     pub fn divergence(&self, error: &SampleError, squares: &[f32]) -> f64 {
-        let of_row = |(row, error): (&u32, &f64)| error * f64::from(squares[*row as usize % squares.len()]);
+        let of_row = |(row, error): (&u32, &f64)| error * f64::from(squares[*row as usize]);
         let sum: f64 = self.rows.iter().zip(&error.rows).map(of_row).sum();
         0.5 * sum * self.tensor.rows() as f64 / self.rows.len().max(1) as f64
     }

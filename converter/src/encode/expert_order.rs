@@ -9,11 +9,11 @@ use rayon::prelude::*;
 use super::encoder::{Encoder, rows_per_task};
 use super::fit::Fit;
 
-/// What an expert has read of a text.
+/// What an expert has done with a text.
 #[derive(Debug, Clone)]
-pub(super) struct ExpertInputs {
-    /// Tokens that went through it.
-    pub tokens: u64,
+pub(crate) struct ExpertInputs {
+    /// As [`Fit::share`].
+    pub share: f64,
     /// Mean squares of the inputs; none where nothing is known of them.
     pub squares: Option<Arc<Vec<f32>>>,
 }
@@ -21,17 +21,17 @@ pub(super) struct ExpertInputs {
 impl ExpertInputs {
     /// Of each of `count` experts, by their fits, or by one that all of them have.
     pub fn of_fits(fits: &[Fit], count: usize) -> Vec<ExpertInputs> {
-        let of_fit = |fit: &Fit| ExpertInputs { tokens: fit.tokens, squares: fit.importance.clone() };
+        let of_fit = |fit: &Fit| ExpertInputs { share: fit.share, squares: fit.importance.clone() };
         match fits {
-            [fit] => vec![ExpertInputs { tokens: 1, ..of_fit(fit) }; count],
+            [fit] => vec![ExpertInputs { share: 1.0, ..of_fit(fit) }; count],
             fits => fits.iter().map(of_fit).collect(),
         }
     }
 }
 
-/// What the outputs of each expert of a stack come to over all tokens: the sum of `w^2 x^2`. An error of some bits is about the same
-/// part of it for all of them.
-pub(super) fn expert_energies(encoder: &Encoder<'_>, stack: &Tensor, experts: &[ExpertInputs]) -> Vec<f64> {
+/// How much each expert of a stack matters: the sum of `w^2 x^2`, times its share. An error of some bits is about the same part of
+/// that for all of them.
+pub(crate) fn expert_energies(encoder: &Encoder<'_>, stack: &Tensor, experts: &[ExpertInputs]) -> Vec<f64> {
     let (cols, rows) = (stack.cols(), stack.rows() / experts.len().max(1));
     let step = rows_per_task(cols);
     let energy = |(i, expert): (usize, &ExpertInputs)| {
@@ -47,13 +47,13 @@ pub(super) fn expert_energies(encoder: &Encoder<'_>, stack: &Tensor, experts: &[
                 };
             }
         }
-        sum * expert.tokens as f64
+        sum * expert.share
     };
     experts.par_iter().enumerate().map(energy).collect()
 }
 
 /// Experts by their energies, the largest first; of those that are as large, the first.
-pub(super) fn by_energy(energies: &[f64]) -> Vec<usize> {
+pub(crate) fn by_energy(energies: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..energies.len()).collect();
     // Energies are not negative, so their bits are in their order.
     order.sort_by_key(|i| Reverse(energies[*i].to_bits()));

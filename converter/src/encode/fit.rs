@@ -20,8 +20,9 @@ pub(crate) struct Fit {
     pub correction: Option<Arc<Correction>>,
     /// The mean of x x' over inputs x.
     pub moment: Option<Tensor>,
-    /// Tokens that an expert has seen; 0 for what is none.
-    pub tokens: u64,
+    /// How much errors of an expert's outputs count beside those of other experts: squares of gradients there, summed over its tokens,
+    /// or the number of these. 0 for what is no expert.
+    pub share: f64,
     /// Gradients at what the matrix gives.
     pub outputs: Option<Arc<RowFeedback>>,
 }

@@ -36,6 +36,7 @@ mod token_order;
 pub(crate) use cache::{NoCache, TensorCache, TensorRun};
 pub(crate) use chosen_rows::mix_rows;
 pub(crate) use encoder::{BlockForm, Encoder};
+pub(crate) use expert_order::{ExpertInputs, by_energy, expert_energies};
 pub(crate) use fit::{Fit, RowFits};
 pub(crate) use outliers::{OutlierSet, Saliency, add_outliers};
 pub(crate) use rows::EncodedRows;

@@ -53,6 +53,9 @@ impl<'a> AlongModel<'a, '_> {
             if let Some(outputs) = self.outputs.as_mut().filter(|_| !planned.quant.is_float()) {
                 let of = outputs.of(self.encoder.rows.isa, id, self.journal)?;
                 all.iter_mut().for_each(|fit| fit.outputs.clone_from(&of));
+                if let Some(shares) = outputs.of_experts(id, self.journal)?.filter(|_| all.len() > 1) {
+                    all.iter_mut().zip(shares).for_each(|(fit, share)| fit.share = share.into());
+                }
             }
             let tensor = self.encoder.encode_near(planned, all.as_slice().into())?;
             self.done.insert(id, tensor);

@@ -10,7 +10,7 @@ use qsf_runtime::LinearInput;
 use qsf_runtime::cpu::Isa;
 use qsf_runtime::source::Tensor;
 
-use crate::encode::Fit;
+use crate::encode::{ExpertInputs, Fit};
 use crate::error::{ConvertError, Result};
 use crate::inputs::{OwnInputs, input_of};
 use crate::plan::experts_of;
@@ -146,12 +146,25 @@ impl Fits {
             None => Ok(vec![self.of(id, None)?]),
             Some(count) => {
                 let of_expert = |expert| {
-                    let tokens = self.stats.expert_tokens(id.kind, expert);
-                    Ok(Fit { tokens, ..self.of(id, Some(expert))? })
+                    let share = self.stats.expert_tokens(id.kind, expert) as f64;
+                    Ok(Fit { share, ..self.of(id, Some(expert))? })
                 };
                 (0..count).map(of_expert).collect()
             }
         }
+    }
+}
+
+impl Fits {
+    /// What each of `count` experts of a stack has done with the text, as far as its inputs tell.
+    pub fn expert_inputs(&self, kind: TensorKind, count: u32) -> Vec<ExpertInputs> {
+        let of_expert = |expert| {
+            let moments = self.stats.moments(kind, Some(expert));
+            let squares = moments.map(|moments| moments.mean_square().iter().map(|x| *x as f32).collect());
+            let share = self.stats.expert_tokens(kind, expert) as f64;
+            ExpertInputs { share, squares: squares.map(Arc::new) }
+        };
+        (0..count).map(of_expert).collect()
     }
 }
 

@@ -74,15 +74,55 @@ pub(crate) fn moment_rows(source: &dyn WeightSource, layer: u32) -> impl Iterato
     })
 }
 
-/// Mean squares of gradients at the outputs of matrices.
-pub(crate) type Squares = BTreeMap<TensorId, Vec<f32>>;
+/// What is left of the moments where types are chosen.
+#[derive(Default)]
+pub(crate) struct Squares {
+    /// Square of the gradient at each output of a matrix for each token, on the average. Outputs of an expert have those of the tokens
+    /// that go through it, over the number of all tokens.
+    pub outputs: BTreeMap<TensorId, Vec<f32>>,
+    /// Of each expert of a stack, the sum over its tokens.
+    pub experts: BTreeMap<TensorId, Vec<f32>>,
+}
+
+impl Squares {
+    /// Gives each expert of a stack its part of what outputs have that experts share. Where they share none, all outputs of an expert
+    /// have as much.
+    fn spread_over_experts(&mut self, source: &dyn WeightSource) {
+        for (id, sums) in &self.experts {
+            let Some(info) = source.tensors().iter().find(|info| info.id == *id) else { continue };
+            let shared = self.outputs.get(id).map(Vec::as_slice);
+            let spread = spread_over_experts(shared, sums, info.rows / sums.len().max(1));
+            self.outputs.insert(*id, spread);
+        }
+    }
+}
+
+/// Squares at the `rows` outputs of each expert, from its sum of them: as unequal as those that all experts `shared` are, or all alike.
+fn spread_over_experts(shared: Option<&[f32]>, sums: &[f32], rows: usize) -> Vec<f32> {
+    let all = sums.iter().sum::<f32>();
+    let parts: Vec<f32> = match shared {
+        Some(shared) if all > 0.0 => shared.iter().map(|square| square / all).collect(),
+        _ => vec![1.0 / rows.max(1) as f32; rows],
+    };
+    sums.iter().flat_map(|sum| parts.iter().map(move |part| part * sum)).collect()
+}
 
 /// The moments of all layers, in the journal.
 pub(crate) struct OutputGradients {
     /// Tokens that they are of.
     tokens: usize,
+    /// Whether matrices are fitted to them. With low effort they say what experts matter, and no more: to fit with them takes longer
+    /// than to fit.
+    fits: bool,
     /// The layer that was asked for last.
-    layer: Option<(u32, BTreeMap<TensorKind, PackedMoment>)>,
+    layer: Option<(u32, LayerRecord)>,
+}
+
+/// The moments of a layer in the journal.
+#[derive(Debug, Default, PartialEq)]
+struct LayerRecord {
+    moments: BTreeMap<TensorKind, PackedMoment>,
+    experts: BTreeMap<TensorKind, Vec<f32>>,
 }
 
 impl OutputGradients {
@@ -133,7 +173,7 @@ impl OutputGradients {
             let mut failed = None;
             let measured = text.output_moments(SEED, &mut |layer, moments| {
                 seen(layer, &moments);
-                journal.put_new(&record_name(layer), &to_bytes(moments)).map_err(|error| {
+                journal.put_new(&record_name(layer), &LayerRecord::to_bytes(moments)).map_err(|error| {
                     failed = Some(error);
                     RuntimeError::Request("the journal cannot be written".into())
                 })
@@ -145,11 +185,10 @@ impl OutputGradients {
                 (None, Ok(())) => progress.end(),
             }
         }
-        Ok(Some(OutputGradients { tokens, layer: None }))
+        Ok(Some(OutputGradients { tokens, fits: effort != SearchEffort::Low, layer: None }))
     }
 
-    /// The mean over tokens of the squares of the gradients at each output of each matrix of a layer: of few numbers, so that they
-    /// can be kept where `journal` keeps nothing.
+    /// What types are chosen by: of few numbers, so that they can be kept where `journal` keeps nothing.
     ///
     /// # Errors
     /// As [`measure`](Self::measure).
@@ -159,30 +198,30 @@ impl OutputGradients {
         effort: SearchEffort,
         session: &Session<'_>,
     ) -> Result<Option<Squares>> {
-        let mut found = Squares::new();
-        let mut seen = |layer, moments: &OutputMoments| {
-            let of_layer = moments.iter().map(|(kind, moment)| {
+        let mut found = Squares::default();
+        let mut seen = |layer, measured: &OutputMoments| {
+            let id = |kind: &TensorKind| TensorId { layer, kind: *kind };
+            found.outputs.extend(measured.moments.iter().map(|(kind, moment)| {
                 let n = moment.len().isqrt();
-                (TensorId { layer, kind: *kind }, (0..n).map(|i| moment[i * n + i]).collect::<Vec<f32>>())
-            });
-            found.extend(of_layer);
+                (id(kind), (0..n).map(|i| moment[i * n + i]).collect::<Vec<f32>>())
+            }));
+            found.experts.extend(measured.experts.iter().map(|(kind, sums)| (id(kind), sums.clone())));
         };
         let Some(gradients) = OutputGradients::measure_with(source, journal, effort, session, &mut seen)?
         else {
             return Ok(None);
         };
-        for layer in 0..source.config().layers {
-            if !found.keys().any(|id| id.layer == Some(layer)) {
-                let moments = moments_of(Some(layer), journal)?;
-                found.extend(
-                    moments.iter().map(|(kind, moment)| {
-                        (TensorId { layer: Some(layer), kind: *kind }, moment.diagonal())
-                    }),
-                );
+        for layer in (0..source.config().layers).map(Some) {
+            if !found.outputs.keys().any(|id| id.layer == layer) {
+                let LayerRecord { moments, experts } = record_of(layer, journal)?;
+                let id = |kind| TensorId { layer, kind };
+                found.outputs.extend(moments.iter().map(|(kind, moment)| (id(*kind), moment.diagonal())));
+                found.experts.extend(experts.into_iter().map(|(kind, sums)| (id(kind), sums)));
             }
         }
+        found.spread_over_experts(source);
         let tokens = gradients.tokens.max(1) as f32;
-        found.values_mut().flatten().for_each(|square| *square /= tokens);
+        found.outputs.values_mut().flatten().for_each(|square| *square /= tokens);
         Ok(Some(found))
     }
 
@@ -196,16 +235,33 @@ impl OutputGradients {
         id: TensorId,
         journal: &mut dyn Records,
     ) -> Result<Option<Arc<RowFeedback>>> {
+        if !self.fits {
+            return Ok(None);
+        }
+        let tokens = self.tokens;
+        let Some(record) = self.layer_of(id, journal)? else { return Ok(None) };
+        let Some(moment) = record.moments.get(&id.kind) else { return Ok(None) };
+        // Of few tokens a moment has structure by chance, as large as this (Ledoit and Wolf, 2004).
+        let damping = DAMPING + moment.rows() as f64 / tokens.max(1) as f64;
+        Ok(moment.feedback(isa, damping).map(Arc::new))
+    }
+
+    /// How much errors of each expert of a stack count: the sum over its tokens of the squares of gradients at what it gives.
+    ///
+    /// # Errors
+    /// When the journal cannot be read, or is damaged.
+    pub fn of_experts(&mut self, id: TensorId, journal: &mut dyn Records) -> Result<Option<Vec<f32>>> {
+        Ok(self.layer_of(id, journal)?.and_then(|record| record.experts.get(&id.kind)).cloned())
+    }
+
+    /// What the journal has of a tensor's layer.
+    fn layer_of(&mut self, id: TensorId, journal: &mut dyn Records) -> Result<Option<&LayerRecord>> {
         let Some(layer) = id.layer else { return Ok(None) };
         let known = match self.layer.take() {
-            Some((known, moments)) if known == layer => moments,
-            _ => moments_of(Some(layer), journal)?,
+            Some((known, record)) if known == layer => record,
+            _ => record_of(Some(layer), journal)?,
         };
-        let (_, moments) = self.layer.insert((layer, known));
-        let Some(moment) = moments.get(&id.kind) else { return Ok(None) };
-        // Of few tokens a moment has structure by chance, as large as this (Ledoit and Wolf, 2004).
-        let damping = DAMPING + moment.rows() as f64 / self.tokens.max(1) as f64;
-        Ok(moment.feedback(isa, damping).map(Arc::new))
+        Ok(Some(&self.layer.insert((layer, known)).1))
     }
 
     /// The mean over tokens of `g g'` at the rows of the token embedding that they take, n x n for n columns, both triangles.
@@ -213,16 +269,19 @@ impl OutputGradients {
     /// # Errors
     /// When the journal cannot be read, or is damaged.
     pub fn of_embedding(&self, journal: &mut dyn Records) -> Result<Option<Vec<f32>>> {
-        let moments = moments_of(None, journal)?;
-        let mean = moments.get(&TensorKind::TokenEmbedding).map(|moment| moment.values(self.tokens));
+        if !self.fits {
+            return Ok(None);
+        }
+        let record = record_of(None, journal)?;
+        let mean = record.moments.get(&TensorKind::TokenEmbedding).map(|moment| moment.values(self.tokens));
         Ok(mean.filter(|values| values.iter().all(|value| value.is_finite())))
     }
 }
 
 /// The moments of a layer, or of the token embedding, in the journal.
-fn moments_of(layer: Option<u32>, journal: &mut dyn Records) -> Result<BTreeMap<TensorKind, PackedMoment>> {
+fn record_of(layer: Option<u32>, journal: &mut dyn Records) -> Result<LayerRecord> {
     let broken = || ConvertError::BrokenJournal { what: record_name(layer) };
-    from_bytes(&journal.get(&record_name(layer))?.ok_or_else(broken)?).ok_or_else(broken)
+    LayerRecord::from_bytes(&journal.get(&record_name(layer))?.ok_or_else(broken)?).ok_or_else(broken)
 }
 
 /// Sequences of the text, evenly spread over it.
@@ -234,27 +293,81 @@ fn sequences<'a>(source: &dyn WeightSource, effort: SearchEffort, tokens: &'a [u
 }
 
 fn record_name(layer: Option<u32>) -> String {
-    layer.map_or("gradients at the embedding".to_owned(), |layer| format!("gradients at layer {layer}"))
+    layer
+        .map_or("gradients at the embedding's rows".to_owned(), |layer| format!("gradients in layer {layer}"))
 }
 
-/// Kinds and moments, one behind the other.
-fn to_bytes(moments: OutputMoments) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for (kind, moment) in moments {
-        bytes.extend(kind.id().to_le_bytes());
-        PackedMoment::of(&moment).write(&mut bytes);
+impl LayerRecord {
+    /// The number of stacks, their kinds with their sums, then kinds with moments.
+    fn to_bytes(measured: OutputMoments) -> Vec<u8> {
+        let OutputMoments { moments, experts } = measured;
+        let mut bytes = (experts.len() as u32).to_le_bytes().to_vec();
+        for (kind, sums) in experts {
+            bytes.extend(kind.id().to_le_bytes());
+            bytes.extend((sums.len() as u32).to_le_bytes());
+            bytes.extend(sums.iter().flat_map(|sum| sum.to_le_bytes()));
+        }
+        for (kind, moment) in moments {
+            bytes.extend(kind.id().to_le_bytes());
+            PackedMoment::of(&moment).write(&mut bytes);
+        }
+        bytes
     }
-    bytes
+
+    fn from_bytes(mut bytes: &[u8]) -> Option<LayerRecord> {
+        let mut record = LayerRecord::default();
+        for _ in 0..number(&mut bytes)? {
+            let kind = TensorKind::from_id(number(&mut bytes)?)?;
+            let len = 4usize.checked_mul(number(&mut bytes)? as usize)?;
+            let (sums, rest) = bytes.split_at_checked(len)?;
+            bytes = rest;
+            let (sums, _) = sums.as_chunks();
+            record.experts.insert(kind, sums.iter().map(|sum| f32::from_le_bytes(*sum)).collect());
+        }
+        while !bytes.is_empty() {
+            let kind = TensorKind::from_id(number(&mut bytes)?)?;
+            let (moment, rest) = PackedMoment::read(bytes)?;
+            record.moments.insert(kind, moment);
+            bytes = rest;
+        }
+        Some(record)
+    }
 }
 
-fn from_bytes(mut bytes: &[u8]) -> Option<BTreeMap<TensorKind, PackedMoment>> {
-    let mut moments = BTreeMap::new();
-    while !bytes.is_empty() {
-        let (kind, rest) = bytes.split_first_chunk()?;
-        let kind = TensorKind::from_id(u32::from_le_bytes(*kind))?;
-        let (moment, rest) = PackedMoment::read(rest)?;
-        moments.insert(kind, moment);
-        bytes = rest;
+fn number(bytes: &mut &[u8]) -> Option<u32> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u32::from_le_bytes(*number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What counts for each token must not count for each expert again.
+    #[test]
+    fn experts_share_what_outputs_have() {
+        let spread = spread_over_experts(Some(&[3.0, 1.0]), &[1.0, 0.0, 3.0], 2);
+        assert_eq!(spread, [0.75, 0.25, 0.0, 0.0, 2.25, 0.75]);
+        assert_eq!(spread_over_experts(None, &[4.0, 2.0], 2), [2.0, 2.0, 1.0, 1.0]);
+        assert_eq!(spread_over_experts(Some(&[0.0]), &[0.0, 0.0], 1), [0.0, 0.0]);
     }
-    Some(moments)
+
+    #[test]
+    fn a_layer_comes_back_from_the_journal_and_a_damaged_one_does_not() {
+        let mut measured = OutputMoments::default();
+        measured.experts.insert(TensorKind::ExpertGate, vec![1.0, 0.0, 2.5]);
+        measured.experts.insert(TensorKind::ExpertDown, vec![3.0]);
+        measured.moments.insert(TensorKind::ExpertDown, vec![4.0, 1.0, 0.0, 9.0]);
+        measured.moments.insert(TensorKind::AttnQ, vec![2.0]);
+        let moments = measured.moments.iter().map(|(kind, values)| (*kind, PackedMoment::of(values)));
+        let expected = LayerRecord { moments: moments.collect(), experts: measured.experts.clone() };
+        let bytes = LayerRecord::to_bytes(measured);
+        assert_eq!(LayerRecord::from_bytes(&bytes), Some(expected));
+        // A record ends behind the sums, or behind any moment.
+        let ends = (0..=bytes.len()).filter(|len| LayerRecord::from_bytes(&bytes[..*len]).is_some());
+        assert_eq!(ends.collect::<Vec<usize>>(), [36, 52, 74]);
+        let many = [&bytes[..8], &[0xff; 4][..], &bytes[12..]].concat();
+        assert_eq!(LayerRecord::from_bytes(&many), None);
+    }
 }

@@ -42,8 +42,7 @@ impl FittedFile<'_, '_> {
         let Session { cpu, tokens, progress, cancel } = session;
         let source = encoder.source;
         let outputs = match effort {
-            // By what it has of gradients types are chosen, and no more: to fit with them takes longer than to fit.
-            SearchEffort::Low => None,
+            SearchEffort::Low if !has_experts_in_parts(plan) => None,
             _ => OutputGradients::measure(source, journal, effort, &session)?,
         };
         let stored = match journal.get(EMBEDDING_RECORD)?.as_deref().map(from_bytes) {
@@ -119,4 +118,9 @@ impl FittedFile<'_, '_> {
 fn embedding_of(plan: &Plan) -> Result<&PlannedTensor> {
     let id = TensorId::of_model(TensorKind::TokenEmbedding);
     plan.tensor(id).ok_or_else(|| ConvertError::BrokenJournal { what: id.to_string() })
+}
+
+/// Whether experts of a stack are in several types: which ones, gradients say.
+fn has_experts_in_parts(plan: &Plan) -> bool {
+    plan.tensors().iter().any(|planned| planned.info.id.layer.is_some() && !planned.finer.is_none())
 }

@@ -2,7 +2,7 @@
 //! and the same model wherever it runs.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use qsf_tests::*;
 use serde_json::Value;
@@ -110,6 +110,39 @@ fn a_plan_keeps_such_rows_and_makes_the_same_bytes() {
         fs::write(&plan, format!("{options}\"types\":{}", types.replacen(from, to, 1))).unwrap();
         let call = convert(&model, &dir.path().join("no.qsf"), &format!("--plan {}", plan.display()));
         refused(to, dir.path(), call, 3, &["plan.json", part]);
+    }
+}
+
+/// A mixture of eight experts with random weights, two of which a token goes through, and the tokenizer of the embedded model.
+fn mixture(dir: &Path) -> PathBuf {
+    let model = dir.join("mixture");
+    write_mixtral(&model, Size { layers: 2, hidden: 128, ffn: 64, vocab: 2048 }, 8, 5);
+    fs::copy(demo_model(dir).join("tokenizer.json"), model.join("tokenizer.json")).unwrap();
+    model
+}
+
+/// Which experts matter is measured again where a plan is repeated, and must come out the same, whatever effort asks for.
+#[test]
+fn a_size_gives_experts_their_own_types_and_a_plan_repeats_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = mixture(dir.path());
+    let text = format!("--calibration {CALIBRATION} --calibration-tokens 8192");
+    for effort in ["low", "normal"] {
+        let file = |name: &str| dir.path().join(format!("{effort}-{name}.qsf"));
+        let plan = dir.path().join(format!("{effort}.json"));
+        let args = format!("--effort {effort} --target-bpw 4.5 {text} --save-plan {}", plan.display());
+        convert(&model, &file("chosen"), &args).run().ok();
+        let listed = program("qsf-inspect").arg(file("chosen")).args("--tensors --json").run().json();
+        let tensors = listed["tensors"].as_array().unwrap().iter();
+        let is_part = |t: &&Value| {
+            let kind = t["kind"].as_str().unwrap();
+            kind.starts_with("expert_") && kind.contains('.')
+        };
+        let parts: Vec<u64> = tensors.filter(is_part).map(|t| t["rows"].as_u64().unwrap()).collect();
+        assert!(!parts.is_empty() && parts.iter().all(|rows| rows % 64 == 0), "{effort}: {listed}");
+        convert(&model, &file("repeated"), &format!("--plan {}", plan.display())).run().ok();
+        let bytes = |name: &str| fs::read(file(name)).unwrap();
+        assert!(bytes("chosen") == bytes("repeated"), "{effort}: other bytes by the plan");
     }
 }
 
