@@ -150,7 +150,14 @@ impl SizeRequest<'_> {
         // What is one tensor in the file cannot change its type in parts.
         let separate = candidates.iter().all(|candidate| candidate.with.is_empty());
         if options.effort == SearchEffort::Max && separate {
-            let refinement = Refinement { encoder, candidates: &candidates, limit, size, session };
+            let refinement = Refinement {
+                encoder,
+                candidates: &candidates,
+                limit,
+                size,
+                squares: squares.as_ref(),
+                session,
+            };
             plan = refinement.of(plan, stats, records)?;
         }
         Ok(ChosenPlan { plan, damage, importance: survey.importance })

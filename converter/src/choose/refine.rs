@@ -16,7 +16,7 @@ use super::probed::MOST_DAMAGE;
 use super::survey_text::SurveyText;
 use crate::encode::{Fit, TensorEncoder};
 use crate::error::Result;
-use crate::fit::{Fits, StatsFiles};
+use crate::fit::{Fits, Squares, StatsFiles};
 use crate::plan::{Candidate, Plan, PlannedTensor, SizeModel, StoredForm, plan_for_size};
 use crate::resume::Records;
 use crate::session::Session;
@@ -37,6 +37,8 @@ pub(super) struct Refinement<'a> {
     pub limit: u64,
     /// What decides its size.
     pub size: SizeModel<'a>,
+    /// What gradients say, where they were measured: which experts matter.
+    pub squares: Option<&'a Squares>,
     pub session: Session<'a>,
 }
 
@@ -115,7 +117,10 @@ impl Refinement<'_> {
             for planned in of_layer.filter(|planned| planned.info.id.kind.is_matrix()) {
                 let id = planned.info.id;
                 let multiplies = tied || id.kind != TensorKind::TokenEmbedding;
-                let fits = if multiplies { fits.all(source.config(), id)? } else { vec![Fit::default()] };
+                let mut fits = if multiplies { fits.all(source.config(), id)? } else { vec![Fit::default()] };
+                let shares = self.squares.and_then(|squares| squares.experts.get(&id));
+                let of_experts = fits.iter_mut().zip(shares.into_iter().flatten());
+                of_experts.for_each(|(fit, share)| fit.share = (*share).into());
                 for form in self.forms(planned) {
                     let stored = encoder.encode(&planned.stored_as(form), &fits)?;
                     variants.tensors.insert((id, form), encoder.as_read(&stored)?);
