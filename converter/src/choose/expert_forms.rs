@@ -10,7 +10,7 @@ use crate::plan::{FinerRows, StoredForm};
 
 /// Part of the damage that is spread evenly over all experts: a text that goes through an expert more often than this one does shall
 /// not find it in ruins.
-const EVEN_SHARE: f64 = 0.1;
+const EVEN_SHARE: f64 = 0.4;
 /// Of the experts by their shares, where prices are set so that the type changes there.
 const QUANTILES: [f64; 4] = [0.125, 0.375, 0.625, 0.875];
 
