@@ -77,9 +77,7 @@ impl Sums<'_> {
         self.cpu.add_second_moment(&panels, sums);
         Ok(())
     }
-}
 
-impl Sums<'_> {
     /// Adds the squares of gradients at what an expert gave.
     fn add_expert(&mut self, part: MatrixPart, gradients: &[f32]) {
         let MatrixPart { id, first_row, rows, all_rows } = part;

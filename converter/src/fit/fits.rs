@@ -153,9 +153,7 @@ impl Fits {
             }
         }
     }
-}
 
-impl Fits {
     /// What each of `count` experts of a stack has done with the text, as far as its inputs tell.
     pub fn expert_inputs(&self, kind: TensorKind, count: u32) -> Vec<ExpertInputs> {
         let of_expert = |expert| {

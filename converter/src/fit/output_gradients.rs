@@ -213,7 +213,11 @@ impl OutputGradients {
         };
         for layer in (0..source.config().layers).map(Some) {
             if !found.outputs.keys().any(|id| id.layer == layer) {
-                let LayerRecord { moments, experts } = record_of(layer, journal)?;
+                let record = record_of(layer, journal)?;
+                if !record.is_of(source, layer) {
+                    return Err(ConvertError::BrokenJournal { what: record_name(layer) });
+                }
+                let LayerRecord { moments, experts } = record;
                 let id = |kind| TensorId { layer, kind };
                 found.outputs.extend(moments.iter().map(|(kind, moment)| (id(*kind), moment.diagonal())));
                 found.experts.extend(experts.into_iter().map(|(kind, sums)| (id(kind), sums)));
@@ -298,6 +302,19 @@ fn record_name(layer: Option<u32>) -> String {
 }
 
 impl LayerRecord {
+    /// Whether it has as many outputs and experts as matrices of the layer.
+    fn is_of(&self, source: &dyn WeightSource, layer: Option<u32>) -> bool {
+        let shape = |kind: &TensorKind| {
+            let info = source.tensors().iter().find(|info| info.id == TensorId { layer, kind: *kind })?;
+            let experts = experts_of(source.config(), info.id).unwrap_or(1) as usize;
+            Some((info.rows / experts.max(1), experts))
+        };
+        let mut moments = self.moments.iter().map(|(kind, moment)| (shape(kind), moment.rows()));
+        let mut experts = self.experts.iter().map(|(kind, sums)| (shape(kind), sums.len()));
+        moments.all(|(shape, rows)| shape.is_some_and(|(wanted, _)| rows == wanted))
+            && experts.all(|(shape, count)| shape.is_some_and(|(_, wanted)| count == wanted))
+    }
+
     /// The number of stacks, their kinds with their sums, then kinds with moments.
     fn to_bytes(measured: OutputMoments) -> Vec<u8> {
         let OutputMoments { moments, experts } = measured;
@@ -351,6 +368,27 @@ mod tests {
         assert_eq!(spread, [0.75, 0.25, 0.0, 0.0, 2.25, 0.75]);
         assert_eq!(spread_over_experts(None, &[4.0, 2.0], 2), [2.0, 2.0, 1.0, 1.0]);
         assert_eq!(spread_over_experts(Some(&[0.0]), &[0.0, 0.0], 1), [0.0, 0.0]);
+    }
+
+    /// A journal can be of anything that says it is of this model: numbers of rows are used to find gradients.
+    #[test]
+    fn a_record_of_another_shape_is_not_of_the_model() {
+        let golden =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/golden/qwen3_moe");
+        let source = qsf_runtime::source::open(&golden).unwrap();
+        let is_of = |kind, rows: usize, experts: &[usize]| {
+            let mut record = LayerRecord::default();
+            record.moments.insert(kind, PackedMoment::of(&vec![1.0; rows * rows]));
+            record.experts = experts.iter().map(|count| (TensorKind::ExpertUp, vec![1.0; *count])).collect();
+            record.is_of(&*source, Some(0))
+        };
+        let count = source.config().experts(0).unwrap().count as usize;
+        let hidden = source.config().hidden as usize;
+        assert!(is_of(TensorKind::ExpertDown, hidden, &[count]));
+        assert!(is_of(TensorKind::AttnOutput, hidden, &[]));
+        assert!(!is_of(TensorKind::ExpertDown, count * hidden, &[count]));
+        assert!(!is_of(TensorKind::ExpertDown, hidden, &[count + 1]));
+        assert!(!is_of(TensorKind::FfnDown, hidden, &[]), "a tensor that the layer has not");
     }
 
     #[test]
