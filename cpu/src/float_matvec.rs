@@ -6,7 +6,7 @@ use qsf_format::QuantType;
 use super::isa::Isa;
 use super::lanes::LANES;
 use super::stored_floats::{Bf16s, Halves, Singles, StoredFloats};
-use super::vector::{self, Vector, VectorWork, prefetch_lines};
+use super::vector::{self, CacheLevel, Vector, VectorWork, prefetch_lines};
 
 /// Rows at a time: enough chains of additions to hide their latency.
 const ROWS: usize = 4;
@@ -77,7 +77,7 @@ fn dots<V: Vector, F: StoredFloats<BYTES>, const BYTES: usize>(
     let mut acc = [V::splat(0.0); ROWS];
     for i in 0..full {
         let x = V::from_lanes(&x_chunks[i]);
-        prefetch_lines(behind.wrapping_add(i * ROWS * BYTES), ROWS * BYTES);
+        prefetch_lines(behind.wrapping_add(i * ROWS * BYTES), ROWS * BYTES, CacheLevel::Second);
         for r in 0..ROWS {
             acc[r] = acc[r].fma(F::read(&chunks[r][i]), x);
         }

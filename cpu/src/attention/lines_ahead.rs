@@ -4,7 +4,7 @@
 use std::mem;
 use std::ops::Range;
 
-use super::super::vector::{prefetch_lines, prefetch_second};
+use super::super::vector::{CacheLevel, prefetch_lines, prefetch_second};
 use super::layer::KvHead;
 use super::sizes::{CHUNK, STEP};
 
@@ -44,7 +44,7 @@ impl<'a> LinesAhead<'a> {
     pub fn catch_up(&mut self, chunk: usize) {
         self.next = self.next.max(2 * STEPS * chunk);
         while self.next < 2 * STEPS * chunk + STEPS {
-            prefetch_lines(self.lines.start as *const u8, self.lines.len());
+            prefetch_lines(self.lines.start as *const u8, self.lines.len(), CacheLevel::Second);
             if !self.turn() {
                 break;
             }

@@ -91,8 +91,6 @@ pub struct PanelTask<'a, X = Int8Rows> {
     pub input: &'a X,
     /// The tokens to compute.
     pub tokens: Range<usize>,
-    /// Whether no other thread reads weights meanwhile: how far ahead they are best fetched depends on it.
-    pub alone: bool,
 }
 
 /// Where results go: that of row r of panel p with token t to `start + t * stride + 16 * p + r`.

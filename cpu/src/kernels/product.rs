@@ -7,7 +7,7 @@ use super::form::Form;
 use super::learned::{self, Head, Levels};
 use super::panel::{PanelOut, PanelTask};
 use super::tokens::{QUADS, Tokens};
-use super::unpack::{PanelIsa, quad, scales};
+use super::unpack::{Ahead, PanelIsa, quad, scales};
 use crate::activations::ACT_BLOCK;
 
 /// Runs `$body` for each word of a group. No loop: the compiler does not unroll one with inline assembly in it, and then shifts
@@ -41,7 +41,7 @@ pub(super) unsafe fn matmul<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, 
 #[inline(always)]
 unsafe fn panels<I: PanelIsa, const QUANT: u8>(task: &PanelTask<'_>, out: PanelOut, n: usize) {
     let panel_bytes = Form::<QUANT>::HEAD_BYTES + task.blocks * Form::<QUANT>::superblock_bytes(n);
-    let (levels, ahead) = (Levels::new::<QUANT>(task.tables, I::OFFSET), I::ahead(task.alone));
+    let (levels, ahead) = (Levels::new::<QUANT>(task.tables, I::OFFSET), I::ahead());
     let head = if Form::<QUANT>::IS_LEARNED {
         // SAFETY: the caller's promise.
         Some(unsafe { Head::<I>::new::<QUANT>(&levels) })
@@ -67,8 +67,8 @@ struct OfType<I: PanelIsa> {
     head: Option<Head<I>>,
 }
 
-/// One panel against one token, into `out`, which starts at the panel's rows of token 0. What is `ahead` bytes behind the superblock at
-/// work is fetched.
+/// One panel against one token, into `out`, which starts at the panel's rows of token 0. What is `ahead` of the superblock at work
+/// is fetched.
 ///
 /// # Safety
 /// As for [`panels`]; `panel` must point to a panel of the task, and the token exist.
@@ -76,7 +76,7 @@ struct OfType<I: PanelIsa> {
 unsafe fn one<I: PanelIsa, const QUANT: u8>(
     task: &PanelTask<'_>,
     of_type: &OfType<I>,
-    ahead: usize,
+    ahead: Ahead,
     panel: *const u8,
     n: usize,
     token: usize,
@@ -91,7 +91,7 @@ unsafe fn one<I: PanelIsa, const QUANT: u8>(
         let mut acc_b = [I::splat(0.0)];
         for j in 0..task.blocks {
             let block = panel.add(Form::<QUANT>::HEAD_BYTES + j * size);
-            I::fetch(block.wrapping_add(ahead), size);
+            I::fetch(block.wrapping_add(ahead.bytes), size, ahead.level);
             if Form::<QUANT>::IS_LEARNED {
                 if let Some(head) = &of_type.head {
                     let (a, b) = learned::scales::<I, QUANT>(block);

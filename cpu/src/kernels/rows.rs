@@ -56,7 +56,7 @@ impl<X: Rows> PanelKernel<X> {
             pack_panel(self.quant, block, &plain[..count], &mut scratch.panel);
             let weights = scratch.panel.as_slice();
             let tokens = task.tokens.clone();
-            let panel = PanelTask { weights, panels: 1, blocks, block, tables, input, tokens, alone: true };
+            let panel = PanelTask { weights, panels: 1, blocks, block, tables, input, tokens };
             if count == PANEL_ROWS {
                 // SAFETY: 16 rows are left, and the rest is the caller's promise.
                 unsafe { self.matmul(&panel, PanelOut { start: out.start.add(first), ..out }) };

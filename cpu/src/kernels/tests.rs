@@ -116,8 +116,7 @@ fn run_panels(
     let mut out = vec![f32::NAN; m * rows];
     let (block, tables) = (quant.block_size(block), &tables());
     let blocks = cols.div_ceil(block.get());
-    let task =
-        PanelTask { weights, panels, blocks, block, tables, input, tokens: 0..m, alone: m.is_multiple_of(2) };
+    let task = PanelTask { weights, panels, blocks, block, tables, input, tokens: 0..m };
     // SAFETY: there is room for all results.
     unsafe {
         let out = PanelOut { start: out.as_mut_ptr(), stride: rows };
@@ -205,16 +204,7 @@ fn tokens_outside_the_range_are_left_alone() {
                 let mut out = vec![7.0; m * rows];
                 let (block, tables, all_tokens) = (quant.block_size(block), &tables(), tokens.clone());
                 let blocks = cols.div_ceil(block.get());
-                let task = PanelTask {
-                    weights,
-                    panels: 2,
-                    blocks,
-                    block,
-                    tables,
-                    input,
-                    tokens: all_tokens,
-                    alone: true,
-                };
+                let task = PanelTask { weights, panels: 2, blocks, block, tables, input, tokens: all_tokens };
                 // SAFETY: there is room for all results.
                 unsafe {
                     let out = PanelOut { start: out.as_mut_ptr(), stride: rows };

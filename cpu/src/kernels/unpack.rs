@@ -3,10 +3,20 @@
 use qsf_format::panels::PANEL_ROWS;
 
 use super::form::{EIGHT, FOUR, Form, TWO_AND_ONE};
+use crate::vector::CacheLevel;
 
 /// Bytes of one column of halves or of one word of each row.
 const HALVES: usize = 2 * PANEL_ROWS;
 pub(super) const WORDS: usize = 4 * PANEL_ROWS;
+
+/// Where weights are fetched while others are at work, and how near.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ahead {
+    /// Bytes from the superblock at work.
+    pub bytes: usize,
+    /// The cache to fetch them into.
+    pub level: CacheLevel,
+}
 
 /// Sixteen rows at a time in the registers of an instruction set.
 ///
@@ -31,14 +41,12 @@ pub(super) trait PanelIsa {
     /// Whether [`PanelIsa::lookup`] looks at the lower six bits of an index alone, in a table of 64 entries.
     const SKIPS_BITS: bool = false;
 
-    /// Bytes from the superblock at work to the one that is fetched from memory: the processor's own prefetching stops at the end
-    /// of a page.
-    /// `alone`: no other thread reads weights meanwhile.
-    fn ahead(alone: bool) -> usize;
+    /// What a product of a single token fetches from memory: the processor's own prefetching stops at the end of a page.
+    fn ahead() -> Ahead;
 
     /// Asks for the cache lines that begin among the `bytes` bytes at `address`. These may lie behind the weights: then nothing
     /// happens. So of superblocks one after the other, which are no multiple of a line, each line is asked for once.
-    unsafe fn fetch(address: *const u8, bytes: usize);
+    unsafe fn fetch(address: *const u8, bytes: usize, level: CacheLevel);
 
     unsafe fn load(codes: *const u8) -> Self::Codes;
     /// Shifts within pairs of bytes: what crosses into a byte is for [`PanelIsa::and`] to remove.

@@ -68,15 +68,14 @@ unsafe fn run_rows(cpu: &Cpu, product: &MatrixProduct<'_>, rows: Range<usize>, i
         unsafe {
             let quant = weight.native().map(NativeRows::quant);
             let scratch_rows = &mut scratch.rows;
-            let alone = cpu.threads() == 1;
             let done = match input.coded {
                 Some(Coded::Int8(x)) => {
                     let kernel = quant.and_then(|quant| cpu.kernels().int8(quant));
-                    block_rows((kernel, alone), weight, rows.clone(), x, scratch_rows, out)
+                    block_rows(kernel, weight, rows.clone(), x, scratch_rows, out)
                 }
                 Some(Coded::Wide(x)) => {
                     let kernel = quant.and_then(|quant| cpu.kernels().wide(quant));
-                    block_rows((kernel, alone), weight, rows.clone(), x, scratch_rows, out)
+                    block_rows(kernel, weight, rows.clone(), x, scratch_rows, out)
                 }
                 None => false,
             };
@@ -140,13 +139,13 @@ unsafe fn float_rows(
     }
 }
 
-/// The columns `rows` of the output, by a kernel for block types, if there is one; on the only thread, where `alone`. `rows` starts at a multiple of 16, and ends at one
+/// The columns `rows` of the output, by a kernel for block types, if there is one. `rows` starts at a multiple of 16, and ends at one
 /// or with the weight's last row.
 ///
 /// # Safety
 /// No other thread may use these columns at the same time.
 unsafe fn block_rows<X: Rows>(
-    (kernel, alone): (Option<&PanelKernel<X>>, bool),
+    kernel: Option<&PanelKernel<X>>,
     tensor: &Tensor,
     rows: Range<usize>,
     input: &X,
@@ -161,7 +160,7 @@ unsafe fn block_rows<X: Rows>(
     let border = weight.panel_rows().clamp(rows.start, rows.end);
     let (in_panels, plain) = (rows.start..border, border..rows.end);
     let (weights, panels) = (weight.rows(in_panels.clone()), in_panels.len() / PANEL_ROWS);
-    let task = PanelTask { weights, panels, blocks, block, tables, input, tokens: tokens.clone(), alone };
+    let task = PanelTask { weights, panels, blocks, block, tables, input, tokens: tokens.clone() };
     // SAFETY: the columns are the caller's, and there are as many rows of output as tokens.
     unsafe { kernel.matmul(&task, out.columns(in_panels)) };
     if !plain.is_empty() {

@@ -4,7 +4,8 @@ use core::arch::aarch64::*;
 use core::arch::asm;
 use std::marker::PhantomData;
 
-use crate::kernels::unpack::PanelIsa;
+use crate::kernels::unpack::{Ahead, PanelIsa};
+use crate::vector::CacheLevel;
 
 /// Bytes that are fetched together.
 const CACHE_LINE: usize = 64;
@@ -41,12 +42,12 @@ impl<P: Products> PanelIsa for Neon<P> {
 
     const OFFSET: u8 = 0;
 
-    fn ahead(_alone: bool) -> usize {
-        2048
+    fn ahead() -> Ahead {
+        Ahead { bytes: 2048, level: CacheLevel::First }
     }
 
     #[inline(always)]
-    unsafe fn fetch(address: *const u8, bytes: usize) {
+    unsafe fn fetch(address: *const u8, bytes: usize, _level: CacheLevel) {
         let first = address.addr().wrapping_neg() % CACHE_LINE;
         for line in (first..bytes).step_by(CACHE_LINE) {
             let line = address.addr().wrapping_add(line);

@@ -6,7 +6,8 @@ use crate::float16::f16_to_f32;
 use crate::fused::fused;
 use crate::kernels::panel::{PanelOut, PanelTask};
 use crate::kernels::product;
-use crate::kernels::unpack::PanelIsa;
+use crate::kernels::unpack::{Ahead, PanelIsa};
+use crate::vector::CacheLevel;
 
 /// Rows 0 to 3, 4 to 7, 8 to 11, 12 to 15.
 type Four = [v128; 4];
@@ -23,13 +24,13 @@ impl PanelIsa for Simd128 {
 
     const OFFSET: u8 = 0;
 
-    fn ahead(_alone: bool) -> usize {
-        0
+    fn ahead() -> Ahead {
+        Ahead { bytes: 0, level: CacheLevel::First }
     }
 
     /// There is no such instruction.
     #[inline(always)]
-    unsafe fn fetch(_address: *const u8, _bytes: usize) {}
+    unsafe fn fetch(_address: *const u8, _bytes: usize, _level: CacheLevel) {}
 
     #[inline(always)]
     unsafe fn load(codes: *const u8) -> Four {

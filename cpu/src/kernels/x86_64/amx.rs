@@ -424,16 +424,7 @@ pub(super) mod tests {
         let tokens = 2..input.rows();
         let mut out = vec![0.0f32; input.rows() * panels * PANEL_ROWS];
         let start = PanelOut { start: out.as_mut_ptr(), stride: panels * PANEL_ROWS };
-        let task = PanelTask {
-            weights: &weights,
-            panels,
-            blocks,
-            block,
-            tables: &BUILT_IN,
-            input,
-            tokens,
-            alone: true,
-        };
+        let task = PanelTask { weights: &weights, panels, blocks, block, tables: &BUILT_IN, input, tokens };
         // SAFETY: there is room for all results.
         unsafe { kernel.matmul(&task, start) };
         out.into_iter().map(f32::to_bits).collect()

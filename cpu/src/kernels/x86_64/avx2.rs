@@ -4,8 +4,8 @@ use core::arch::x86_64::*;
 
 use super::{batch, fetch};
 use crate::kernels::panel::{PanelOut, PanelTask};
-use crate::kernels::unpack::PanelIsa;
-use crate::vector::prefetch_lines;
+use crate::kernels::unpack::{Ahead, PanelIsa};
+use crate::vector::{CacheLevel, prefetch_lines};
 
 /// Rows 0 to 7 and 8 to 15.
 #[derive(Clone, Copy)]
@@ -39,13 +39,13 @@ impl<const VNNI: bool> PanelIsa for Avx2<VNNI> {
 
     const OFFSET: u8 = if VNNI { 128 } else { 0 };
 
-    fn ahead(alone: bool) -> usize {
-        fetch::ahead(alone)
+    fn ahead() -> Ahead {
+        fetch::ahead()
     }
 
     #[inline(always)]
-    unsafe fn fetch(address: *const u8, bytes: usize) {
-        prefetch_lines(address, bytes);
+    unsafe fn fetch(address: *const u8, bytes: usize, level: CacheLevel) {
+        prefetch_lines(address, bytes, level);
     }
 
     #[inline(always)]

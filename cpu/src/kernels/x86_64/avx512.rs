@@ -7,8 +7,8 @@ use super::{batch, fetch};
 use crate::kernels::form::Form;
 use crate::kernels::panel::{PanelOut, PanelTask};
 use crate::kernels::product;
-use crate::kernels::unpack::PanelIsa;
-use crate::vector::prefetch_lines;
+use crate::kernels::unpack::{Ahead, PanelIsa};
+use crate::vector::{CacheLevel, prefetch_lines};
 
 /// AVX-512, `VBMI` and VBMI2 with it or not.
 pub(super) struct Registers<const VBMI: bool>;
@@ -25,13 +25,13 @@ impl<const VBMI: bool> PanelIsa for Registers<VBMI> {
     const OFFSET: u8 = 128;
     const SKIPS_BITS: bool = VBMI;
 
-    fn ahead(alone: bool) -> usize {
-        fetch::ahead(alone)
+    fn ahead() -> Ahead {
+        fetch::ahead()
     }
 
     #[inline(always)]
-    unsafe fn fetch(address: *const u8, bytes: usize) {
-        prefetch_lines(address, bytes);
+    unsafe fn fetch(address: *const u8, bytes: usize, level: CacheLevel) {
+        prefetch_lines(address, bytes, level);
     }
 
     #[inline(always)]

@@ -14,6 +14,7 @@ use crate::kernels::panel::{PanelOut, PanelTask};
 use crate::kernels::product;
 use crate::kernels::tokens::{QUADS, Tokens};
 use crate::kernels::unpack::{PanelIsa, quad, scales};
+use crate::vector::CacheLevel;
 
 /// Groups that are unpacked at a time: 10 KiB, a third of a small first-level cache. A multiple of the groups of a block.
 const GROUPS: usize = 16;
@@ -179,7 +180,7 @@ unsafe fn unpack<I: PanelIsa, const QUANT: u8>(
         // SAFETY: the caller's promises.
         unsafe {
             let block = panel.add((first / per_block + j) * size);
-            I::fetch(block.wrapping_add(GROUPS / per_block * size), size);
+            I::fetch(block.wrapping_add(GROUPS / per_block * size), size, CacheLevel::Second);
             let (a, b) = scales::<I, QUANT>(block);
             let words = block.add(Form::<QUANT>::CODES_OFFSET);
             for (g, unpacked) in of_block.iter_mut().enumerate() {
@@ -213,7 +214,7 @@ unsafe fn unpack_learned<I: PanelIsa, const QUANT: u8>(
         let head = Head::<I>::new::<QUANT>(levels);
         for (j, unpacked) in (first..).zip(unpacked) {
             let block = panel.add(Form::<QUANT>::HEAD_BYTES + j * size);
-            I::fetch(block.wrapping_add(GROUPS * size), size);
+            I::fetch(block.wrapping_add(GROUPS * size), size, CacheLevel::Second);
             let (a, b) = learned::scales::<I, QUANT>(block);
             unpacked.write(Group { codes: head.codes::<QUANT>(block, j), a, b });
         }

@@ -1,12 +1,15 @@
-//! How far ahead of the arithmetic weights are fetched from memory, into the second-level cache.
+//! How far ahead of the arithmetic weights are fetched from memory, and into which cache.
 //!
 //! What is best depends on the maker (docs/measurements/cpu-kernels.md, "Fetching ahead"): AMD's own prefetching is good,
 //! and what is asked for further ahead takes its place, on a Zen 4 from 1024 bytes on where a group of columns has few bytes.
-//! Not so on a Zen 5, least where one thread has the memory for itself. Intel's stops at the end of each page. Results do not
-//! depend on it.
+//! A Zen 5 reads fastest what is on its way to the first-level cache early. Intel's prefetching stops at the end of each page.
+//! Results do not depend on it.
 
 use core::arch::x86_64::__cpuid;
 use std::sync::OnceLock;
+
+use crate::kernels::unpack::Ahead;
+use crate::vector::CacheLevel;
 
 /// The name in leaf 0 of CPUID, in the order of EBX, EDX, ECX (AMD64 Architecture Programmer's Manual, volume 3, appendix E).
 const AMD: [u32; 3] =
@@ -14,30 +17,21 @@ const AMD: [u32; 3] =
 /// The family of Zen 5.
 const ZEN5: u32 = 0x1A;
 
-/// Bytes from what is worked on to what is fetched.
-#[derive(Debug, Clone, Copy)]
-struct Ahead {
-    /// Where no other thread reads.
-    alone: usize,
-    shared: usize,
-}
+const ON_AMD: Ahead = Ahead { bytes: 512, level: CacheLevel::Second };
+const ON_ZEN5: Ahead = Ahead { bytes: 6144, level: CacheLevel::First };
+const ELSEWHERE: Ahead = Ahead { bytes: 4096, level: CacheLevel::Second };
 
-const ON_AMD: Ahead = Ahead { alone: 512, shared: 512 };
-const ON_ZEN5: Ahead = Ahead { alone: 8192, shared: 4096 };
-const ELSEWHERE: Ahead = Ahead { alone: 4096, shared: 4096 };
-
-/// Bytes from what is worked on to what is fetched, for a thread that reads weights alone, or not.
-pub(super) fn ahead(alone: bool) -> usize {
+/// What is best for this processor.
+pub(super) fn ahead() -> Ahead {
     static AHEAD: OnceLock<Ahead> = OnceLock::new();
-    let ahead = AHEAD.get_or_init(|| {
+    *AHEAD.get_or_init(|| {
         let maker = __cpuid(0);
         match [maker.ebx, maker.edx, maker.ecx] == AMD {
             true if family() >= ZEN5 => ON_ZEN5,
             true => ON_AMD,
             false => ELSEWHERE,
         }
-    });
-    if alone { ahead.alone } else { ahead.shared }
+    })
 }
 
 /// The family in leaf 1 of CPUID: the extended one is added to a base of 15.

@@ -5,8 +5,8 @@ use core::arch::x86_64::*;
 use super::{batch, fetch};
 use crate::float16::f16_to_f32;
 use crate::kernels::panel::{PanelOut, PanelTask};
-use crate::kernels::unpack::PanelIsa;
-use crate::vector::prefetch_lines;
+use crate::kernels::unpack::{Ahead, PanelIsa};
+use crate::vector::{CacheLevel, prefetch_lines};
 
 /// Rows 0 to 3, 4 to 7, 8 to 11, 12 to 15.
 type Ints = [__m128i; 4];
@@ -24,13 +24,13 @@ impl PanelIsa for Sse {
 
     const OFFSET: u8 = 0;
 
-    fn ahead(alone: bool) -> usize {
-        fetch::ahead(alone)
+    fn ahead() -> Ahead {
+        fetch::ahead()
     }
 
     #[inline(always)]
-    unsafe fn fetch(address: *const u8, bytes: usize) {
-        prefetch_lines(address, bytes);
+    unsafe fn fetch(address: *const u8, bytes: usize, level: CacheLevel) {
+        prefetch_lines(address, bytes, level);
     }
 
     #[inline(always)]

@@ -23,6 +23,7 @@ use crate::int8x128_rows::{
 use crate::kernels::form::Form;
 use crate::kernels::panel::{PanelOut, PanelTask};
 use crate::kernels::unpack::PanelIsa;
+use crate::vector::CacheLevel;
 
 /// Strips of 32 tokens of a pass, and panels: results of 512 KiB.
 const PASS_STRIPS: usize = 16;
@@ -223,7 +224,11 @@ impl Pass<'_> {
             unsafe {
                 let panel = self.task.weights.as_ptr().add(panel * bytes);
                 // What comes next is this group of the pair after this one.
-                Avx512::fetch(panel.wrapping_add(PANELS * bytes + head + group * of_group), of_group);
+                Avx512::fetch(
+                    panel.wrapping_add(PANELS * bytes + head + group * of_group),
+                    of_group,
+                    CacheLevel::Second,
+                );
                 if j == 0 {
                     (weights.scales[slot], weights.inverse[slot]) =
                         self.recoder.scale::<QUANT>(panel, n, groups.clone());
@@ -304,7 +309,6 @@ mod tests {
                 tables: &BUILT_IN,
                 input,
                 tokens: 0..input.rows(),
-                alone: true,
             };
             let kernel = kernels.iter().flatten().find(|kernel| kernel.quant() == self.quant).unwrap();
             // SAFETY: there is room for all results.
