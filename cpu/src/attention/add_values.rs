@@ -68,10 +68,14 @@ fn add_codes<V: Vector, const R: usize, const C: usize>(
     parts: &mut [Lanes],
 ) {
     let Step { positions: step, stored, ahead } = values;
-    let seen = std::array::from_fn(|row| {
-        let seen = within.seen(first_row + row, step);
-        seen.start - step.start..seen.end - step.start
-    });
+    let seen = if within.all_see(&(first_row..first_row + R), step) {
+        None
+    } else {
+        Some(std::array::from_fn(|row| {
+            let seen = within.seen(first_row + row, step);
+            seen.start - step.start..seen.end - step.start
+        }))
+    };
     let rows =
         WeightRows { weights: &weights[first_row * ROW_LANES + step.start / LANES..], stride: ROW_LANES };
     let parts = &mut parts[first_row * (within.queries.kv.columns() + 1)..];

@@ -88,13 +88,11 @@ impl<'a> ByteQueries<'a> {
         let row_lanes = within.queries.kv.columns() + 1;
         let work = Work { within, rows: rows.clone(), steps: steps.clone(), room, unit: &mut **unit, ahead };
         V::apart(Score { work, groups, scores: &mut *scores });
-        for row in rows.clone() {
+        weigh::<V>(within, rows.clone(), scores, ahead, |row, top, total| {
             let part = &mut parts[row * row_lanes..][..row_lanes];
-            let scores = &mut scores[row * ROW_LANES..][..ROW_LANES];
-            let (top, total) = weigh::<V>(within.queries, chunk, row, scores, ahead);
             part.fill([0.0; LANES]);
             set_state(part, top, total);
-        }
+        });
         let work = Work { within, rows, steps, room, unit: &mut **unit, ahead };
         V::apart(Add { work, weights: scores, parts });
     }

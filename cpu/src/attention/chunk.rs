@@ -39,45 +39,58 @@ pub(super) fn attend_chunk<V: Vector>(
     let ChunkBuffers { packed, scores, parts, step: room } = buffers;
     let row_lanes = queries.kv.columns() + 1;
     let within = Within { queries, chunk };
+    if let Some(next) = next {
+        queries.kv.fetch_place(next * CHUNK);
+    }
     score_chunk::<V>(queries, chunk, rows.clone(), packed, scores, room);
-    for row in rows.clone() {
+    weigh::<V>(within, rows.clone(), scores, &mut NothingAhead, |row, top, total| {
         let part = &mut parts[row * row_lanes..][..row_lanes];
-        let (top, total) =
-            weigh::<V>(queries, chunk, row, &mut scores[row * ROW_LANES..][..ROW_LANES], &mut NothingAhead);
         part.fill([0.0; LANES]);
         set_state(part, top, total);
-    }
+    });
     for (step, seen) in within.seen_steps(&rows) {
         let ahead = queries.kv.keys_ahead(next.map_or(seen.start, |next| next * CHUNK + step.start));
         add_values_of_step::<V>(within, rows.clone(), Seen { step, seen, ahead }, scores, parts, room);
     }
 }
 
-/// Replaces the scaled `q . k` of a row by weights, `e^(score - largest)`. Returns the largest score and the sum of weights.
+/// Rows whose largest scores are known before any of their weights: what one row waits for is for all of them.
+const TOGETHER: usize = 8;
+
+/// Replaces the scaled `q . k` of rows by weights, `e^(score - largest)`, and gives of each row the largest score and the sum of
+/// weights.
 ///
 /// Minus infinity has no weight; a NaN or plus infinity makes the sum NaN.
 #[inline(always)]
 pub(super) fn weigh<V: Vector>(
-    queries: &Queries<'_>,
-    chunk: usize,
-    row: usize,
+    within: Within<'_>,
+    rows: Range<usize>,
     scores: &mut [Lanes],
     ahead: &mut impl Fetch,
-) -> (f32, f32) {
-    let within = Within { queries, chunk };
-    let seen = within.seen(row, &(0..CHUNK));
-    let first = seen.start / LANES;
-    let scores = &mut scores[first..seen.end.div_ceil(LANES)];
-    finish_scores(within, row, first * LANES, seen, scores);
-    let top = largest_score::<V>(scores);
-    let mut totals = V::splat(0.0);
-    for scores in scores.iter_mut() {
-        ahead.fetch();
-        let weights = exp_of_small(V::from_lanes(scores).sub(V::splat(top)));
-        *scores = weights.to_lanes();
-        totals = totals.add(weights);
+    mut give: impl FnMut(usize, f32, f32),
+) {
+    for first in rows.clone().step_by(TOGETHER) {
+        let mut tops = [const { (0.0, 0..0) }; TOGETHER];
+        let count = (rows.end - first).min(TOGETHER);
+        for (row, (top, lanes)) in (first..).zip(&mut tops[..count]) {
+            let seen = within.seen(row, &(0..CHUNK));
+            let start = seen.start / LANES;
+            *lanes = row * ROW_LANES + start..row * ROW_LANES + seen.end.div_ceil(LANES);
+            let scores = &mut scores[lanes.clone()];
+            finish_scores(within, row, start * LANES, seen, scores);
+            *top = largest_score::<V>(scores);
+        }
+        for (row, (top, lanes)) in (first..).zip(&tops[..count]) {
+            let mut totals = V::splat(0.0);
+            for scores in &mut scores[lanes.clone()] {
+                ahead.fetch();
+                let weights = exp_of_small(V::from_lanes(scores).sub(V::splat(*top)));
+                *scores = weights.to_lanes();
+                totals = totals.add(weights);
+            }
+            give(row, *top, totals.sum());
+        }
     }
-    (top, totals.sum())
 }
 
 /// Makes scaled products of a row with the keys from position `first` of a chunk on its scores: minus infinity where it sees

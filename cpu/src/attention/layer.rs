@@ -7,11 +7,11 @@ use super::super::backend::Cpu;
 use super::super::isa::Vectorized;
 use super::super::lanes::{LANES, Lanes};
 use super::super::shared::Shared;
-use super::super::vector::Vector;
+use super::super::vector::{Vector, prefetch_second};
 use super::codes::Coding;
 use super::key_codes::KeyCodes;
 use super::scratch::{Scratch, with_scratch};
-use super::sizes::STEP;
+use super::sizes::{LINE, STEP};
 use super::stored::{Order, Stored, StoredShape, rotated_block};
 use super::tile::Ahead;
 use super::value_codes::ValueCodes;
@@ -370,6 +370,17 @@ impl<'a> KvHead<'a> {
     pub fn value_codes(&self, seen: &Range<usize>) -> Option<ValueCodes<'a>> {
         let (page, first, _) = self.step(seen.clone());
         page.values.value_codes(first)
+    }
+
+    /// Has the processor fetch what says where the keys and values of a position are: where weights were read since it was used, it
+    /// is in no cache.
+    #[inline(always)]
+    pub fn fetch_place(&self, position: usize) {
+        let (page, _) = self.layer.page(position);
+        let place = &raw const self.layer.pages[page][self.head];
+        for line in (0..size_of::<HeadPage>().next_multiple_of(LINE)).step_by(LINE) {
+            prefetch_second(place.wrapping_byte_add(line));
+        }
     }
 
     /// Has the processor fetch keys of the step that a position is in.

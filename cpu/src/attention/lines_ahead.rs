@@ -6,10 +6,8 @@ use std::ops::Range;
 
 use super::super::vector::{CacheLevel, prefetch_lines, prefetch_second};
 use super::layer::KvHead;
-use super::sizes::{CHUNK, STEP};
+use super::sizes::{CHUNK, LINE, STEP};
 
-/// Bytes that are fetched together.
-const LINE: usize = 64;
 /// Steps of a chunk.
 const STEPS: usize = CHUNK / STEP;
 

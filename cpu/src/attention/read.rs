@@ -7,7 +7,7 @@ use super::super::lanes::{LANES, Lanes};
 use super::super::vector::{Vector, prefetch_second};
 use super::codes::GROUP;
 use super::key_codes::KeyCodes;
-use super::sizes::STEP;
+use super::sizes::{LINE, STEP};
 use super::stored::{KEY_BLOCK, Order, Stored, Vectors};
 use super::tile::Ahead;
 use super::value_codes::ValueCodes;
@@ -104,7 +104,6 @@ impl Stored {
     /// What is stored of `step` positions from `first` on, as what is used next. Scales are fetched at once.
     #[inline(always)]
     pub fn ahead(&self, first: usize, step: usize) -> Ahead {
-        const LINE: usize = 64;
         let Stored { order, dim, ref vectors } = *self;
         let vector = order.vectors(dim, first);
         match vectors {

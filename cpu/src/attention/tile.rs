@@ -3,6 +3,7 @@
 
 use super::super::lanes::LANES;
 use super::super::vector::{Vector, prefetch_second};
+use super::sizes::LINE;
 use super::source::Source;
 
 /// Factors of a row.
@@ -42,9 +43,6 @@ macro_rules! by_rows {
 }
 
 pub(super) use by_rows;
-
-/// Bytes that are fetched together.
-const LINE: usize = 64;
 
 /// What is fetched for later while vectors are used: as many of its vectors, in the same order.
 #[derive(Clone, Copy)]

@@ -81,13 +81,13 @@ impl ValueCodes<'_> {
         &self.scales[(vector / KEY_LANES * groups + group) * KEY_LANES + vector % KEY_LANES]
     }
 
-    /// Adds the values at the positions that R rows see, `seen` of each, times the weights of the rows, to `parts`: of each row
-    /// as many vectors as values have, and one that is for others.
+    /// Adds the values at the positions that R rows see, `seen` of each or all, times the weights of the rows, to `parts`: of each
+    /// row as many vectors as values have, and one that is for others.
     #[inline(always)]
     pub fn add<V: Vector, const R: usize, const C: usize>(
         self,
         rows: WeightRows<'_>,
-        seen: [Range<usize>; R],
+        seen: Option<[Range<usize>; R]>,
         ahead: Ahead,
         parts: &mut [Lanes],
     ) {
@@ -104,25 +104,24 @@ impl ValueCodes<'_> {
         self,
         coding: Coding,
         rows: WeightRows<'_>,
-        seen: [Range<usize>; R],
+        seen: Option<[Range<usize>; R]>,
         ahead: Ahead,
         parts: &mut [Lanes],
     ) {
         let columns = self.dim.div_ceil(LANES);
-        let whole = seen.iter().all(|seen| *seen == (0..STEP));
         for first_group in (0..self.dim.div_ceil(GROUP)).step_by(GROUPS) {
             let mut weights = [[Weights::ZERO; GROUPS]; R];
             let first = first_group * GROUP_LANES;
             let end = columns.min(first + GROUPS * GROUP_LANES);
             for i in 0..(end - first).div_ceil(GROUP_LANES) {
                 let group = first_group + i;
-                let of_all = if whole { Some(self.factors::<V>(group, &(0..STEP))) } else { None };
+                let of_all = self.factors::<V>(group, &(0..STEP));
                 for (row, weights) in weights.iter_mut().enumerate() {
                     let of_row = &rows.weights[row * rows.stride..][..VECTORS];
-                    weights[i] = match &of_all {
-                        Some(of_all) => Weights::of(of_row, of_all, coding),
+                    weights[i] = match &seen {
+                        None => Weights::of(of_row, &of_all, coding),
                         // What a row does not see may be NaN.
-                        None => {
+                        Some(seen) => {
                             let factors = self.factors::<V>(group, &seen[row]);
                             Weights::of(&only(of_row, &seen[row]), &factors, coding)
                         }

@@ -13,6 +13,7 @@ use super::score::score_chunk;
 use super::scratch::{Scratch, with_scratch};
 use super::sizes::CHUNK;
 use super::tile::ROW_LANES;
+use super::within::Within;
 
 /// The weights of some queries, and where they are computed.
 pub(super) struct Weighing<'a> {
@@ -53,16 +54,10 @@ impl Weighing<'_> {
             let scores = &mut scores[at * ROW_LANES..][..count * ROW_LANES];
             let seeing = queries.seeing(chunk, tokens);
             score_chunk::<V>(&queries, chunk, seeing.clone(), packed, scores, step);
-            for row in seeing {
-                let (top, total) = weigh::<V>(
-                    &queries,
-                    chunk,
-                    row,
-                    &mut scores[row * ROW_LANES..][..ROW_LANES],
-                    &mut NothingAhead,
-                );
+            let within = Within { queries: &queries, chunk };
+            weigh::<V>(within, seeing, scores, &mut NothingAhead, |row, top, total| {
                 (states[at + row][0], states[at + row][1]) = (top, total);
-            }
+            });
         }
         for row in 0..count {
             let seen = queries.seen(row);

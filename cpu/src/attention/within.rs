@@ -49,9 +49,15 @@ impl Within<'_> {
     #[inline(always)]
     pub fn all_plain(self, rows: &Range<usize>, positions: &Range<usize>) -> bool {
         let Attention { softcap, slopes, .. } = *self.queries.attention;
+        softcap.is_none() && slopes.is_empty() && self.all_see(rows, positions)
+    }
+
+    /// Whether each of some rows sees all of the positions.
+    #[inline(always)]
+    pub fn all_see(self, rows: &Range<usize>, positions: &Range<usize>) -> bool {
         let sees = |row| self.seen(row, positions) == *positions;
         // Rows between the first and the last see what both do.
-        softcap.is_none() && slopes.is_empty() && sees(rows.start) && sees(rows.end - 1)
+        sees(rows.start) && sees(rows.end - 1)
     }
 
     /// Whether halves and bytes become floats in registers as each few rows read them, rather than once for all rows in a room:
