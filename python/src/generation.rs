@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use qsf_cli::kept_model::TextRequest;
 use qsf_runtime::RuntimeError;
-use qsf_runtime::sample::{Penalties, SamplerOptions};
+use qsf_runtime::sample::{MAX_SEED, Penalties, SamplerOptions};
 
 use crate::errors::raise;
 
@@ -83,9 +83,6 @@ impl Stop {
         }
     }
 }
-
-/// The largest seed of the programs: every reader of JSON keeps 53 bits.
-const MAX_SEED: u64 = (1 << 53) - 1;
 
 /// A seed; one that is not given, or is -1, comes from the clock.
 fn seed_of(seed: Option<i64>) -> Result<u64, RuntimeError> {

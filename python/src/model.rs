@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use qsf_cli::convert::parse_named;
 use qsf_cli::kept_model::{BatchRequest, KeptModel, KeptModelArgs};
+use qsf_runtime::sample::seed_of_text;
 use qsf_runtime::{Runner, RuntimeError};
 
 use crate::attention;
@@ -106,7 +107,8 @@ impl Model {
     }
 
     /// The texts that continue prompts, in their order: many at once, packed into the steps of the model. Each is the text that
-    /// generate gives with the same options, seed among them.
+    /// generate gives with the same options, but that the text with number N, from 0, draws with seed plus N: so equal prompts get
+    /// texts of their own.
     ///
     /// prompts: texts, or sequences of token ids.
     /// sequences: how many grow at once at most. A prompt begins when a text has ended. More need more memory for keys and values.
@@ -127,9 +129,11 @@ impl Model {
         let prompts = Text::each(prompts)?;
         let loaded = self.loaded.clone();
         let work = Work::start(move |teller, cancel| {
-            let request = |prompt| {
+            let request = |(number, prompt)| {
                 cancel.check()?;
                 let mut options = like.clone();
+                options.sampling =
+                    options.sampling.with_seed(seed_of_text(like.sampling.seed(), number as u64));
                 let prompt = match prompt {
                     Text::Plain(text) => {
                         options.prompt = text;
@@ -139,7 +143,8 @@ impl Model {
                 };
                 Ok(BatchRequest { prompt, options })
             };
-            let requests = prompts.into_iter().map(request).collect::<anyhow::Result<Vec<_>>>()?;
+            let requests =
+                prompts.into_iter().enumerate().map(request).collect::<anyhow::Result<Vec<_>>>()?;
             let mut texts = vec![String::new(); requests.len()];
             loaded.generate_batch(&requests, sequences, cancel, teller, &mut |number, found| {
                 texts[number] = found.text;

@@ -90,9 +90,17 @@ def test_hidden_states_give_the_logits(exact, demo):
 def test_texts_of_many_prompts_are_those_of_each(model, options, sequences):
     heard = []
     texts = model.batch_generate(PROMPTS, sequences=sequences, max_tokens=20, progress=lambda *now: heard.append(now), **options)
-    assert texts == [model.generate(prompt, max_tokens=20, **options) for prompt in PROMPTS]
+    seeds = [{"seed": options["seed"] + number} if "seed" in options else {} for number in range(len(PROMPTS))]
+    assert texts == [model.generate(prompt, max_tokens=20, **{**options, **seed}) for prompt, seed in zip(PROMPTS, seeds)]
     assert heard[-1] == ("texts", 6, 6)
     assert model.batch_generate([model.tokenize(prompt) for prompt in PROMPTS], max_tokens=20, **options) == texts
+
+
+def test_equal_prompts_get_texts_of_their_own(model):
+    options = {"temperature": 1, "seed": 7, "max_tokens": 20}
+    texts = model.batch_generate(["The king"] * 4, **options)
+    assert len(set(texts)) == 4 and texts[0] == model.generate("The king", **options)
+    assert len(set(model.batch_generate(["The king"] * 4, temperature=1, max_tokens=20))) == 4, "a seed from the clock"
 
 
 def test_prompts_share_steps_and_get_the_logits_that_they_get_alone(model):

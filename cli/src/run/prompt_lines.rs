@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
+use qsf_runtime::sample::MAX_SEED;
 use qsf_runtime::text_file::read_text;
 use qsf_runtime::{Result, RuntimeError};
 use serde::Deserialize;
 use serde_json::Value;
-
-use super::sampling::MAX_SEED;
 
 /// A line of the file.
 #[derive(Debug, Clone, Deserialize)]

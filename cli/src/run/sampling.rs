@@ -4,12 +4,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
 use qsf_runtime::Result;
-use qsf_runtime::sample::{Penalties, Sampler, SamplerOptions};
+use qsf_runtime::sample::{MAX_SEED, Penalties, Sampler, SamplerOptions};
 
 use crate::console::note;
-
-/// The largest seed: JSON readers that take numbers for floats of 64 bits keep it (RFC 8259, section 6).
-pub(super) const MAX_SEED: u64 = (1 << 53) - 1;
 
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Sampling")]

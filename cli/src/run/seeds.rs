@@ -1,10 +1,10 @@
 //! Seeds of many prompts: each has its own, so that equal prompts get texts of their own.
 
+use qsf_runtime::sample::{MAX_SEED, seed_of_text};
 use qsf_runtime::{Result, RuntimeError};
 use serde_json::Value;
 
 use super::prompt_lines::PromptLine;
-use super::sampling::MAX_SEED;
 
 /// The seed of the first line, from which the others count; a line may also name its own.
 #[derive(Debug, Clone)]
@@ -47,7 +47,7 @@ impl Seeds {
     }
 
     fn count(first: u64, prompt: &PromptLine) -> u64 {
-        prompt.seed.unwrap_or_else(|| first.wrapping_add(number(prompt)) & MAX_SEED)
+        prompt.seed.unwrap_or_else(|| seed_of_text(first, number(prompt)))
     }
 }
 

@@ -9,6 +9,6 @@ mod rng;
 
 pub use chain::Sampler;
 pub use likeliest::{Likeliest, ROUNDED};
-pub use options::SamplerOptions;
+pub use options::{MAX_SEED, SamplerOptions, seed_of_text};
 pub use penalties::Penalties;
 pub use rng::Rng;

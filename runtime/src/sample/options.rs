@@ -3,6 +3,15 @@
 use super::penalties::Penalties;
 use crate::error::{Result, RuntimeError};
 
+/// The largest seed of the programs: JSON readers that take numbers for floats of 64 bits keep it (RFC 8259, section 6).
+pub const MAX_SEED: u64 = (1 << 53) - 1;
+
+/// The seed of the text with this number, from 0, of many texts that are drawn together, the first with `first`: so equal prompts
+/// get texts of their own. Behind [`MAX_SEED`] seeds begin anew.
+pub const fn seed_of_text(first: u64, number: u64) -> u64 {
+    first.wrapping_add(number) & MAX_SEED
+}
+
 /// How tokens are chosen. The fields are private, so that a value of this type always lies in its ranges.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SamplerOptions {
@@ -53,6 +62,11 @@ impl SamplerOptions {
         Ok(SamplerOptions { penalties, ..self })
     }
 
+    /// What random choices follow from.
+    pub const fn seed(&self) -> u64 {
+        self.seed
+    }
+
     /// The same with another seed.
     #[must_use]
     pub fn with_seed(self, seed: u64) -> SamplerOptions {
@@ -95,6 +109,12 @@ mod tests {
             assert!(SamplerOptions::new(1.0, 0, bad, 0.0, 0).is_err());
             assert!(SamplerOptions::new(1.0, 0, 1.0, bad, 0).is_err());
         }
+    }
+
+    #[test]
+    fn texts_drawn_together_have_seeds_that_json_keeps() {
+        assert_eq!((seed_of_text(7, 0), seed_of_text(7, 5)), (7, 12));
+        assert_eq!(seed_of_text(MAX_SEED, 2), 1, "they begin anew behind the largest");
     }
 
     #[test]
