@@ -4,9 +4,9 @@
 use std::mem;
 use std::ops::Range;
 
-use super::super::vector::{CacheLevel, prefetch_lines, prefetch_second};
+use super::super::vector::{CacheLevel, LINE, prefetch_lines, prefetch_second};
 use super::layer::KvHead;
-use super::sizes::{CHUNK, LINE, STEP};
+use super::sizes::{CHUNK, STEP};
 
 /// Steps of a chunk.
 const STEPS: usize = CHUNK / STEP;

@@ -31,7 +31,7 @@
 //! | `join` | chunks to the result of a query |
 //! | `weigh`, `mass` | weights without values; how much attention positions get, and what each query gives |
 //! | `queries`, `within` | what attention computes, and of which queries |
-//! | `sizes` | positions of a step and of a chunk; bytes of a cache line |
+//! | `sizes` | positions of a step and of a chunk |
 //! | `spread`, `scratch`, `room` | a layer's work, on all threads; what each of them keeps |
 //! | `sequences` | a token of each of several sequences, at once |
 

@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use super::super::aligned::AlignedFloats;
 use super::super::lanes::{LANES, Lanes};
-use super::super::vector::{Vector, prefetch_second};
+use super::super::vector::{LINE, Vector, prefetch_second};
 use super::codes::GROUP;
 use super::key_codes::KeyCodes;
-use super::sizes::{LINE, STEP};
+use super::sizes::STEP;
 use super::stored::{KEY_BLOCK, Order, Stored, Vectors};
 use super::tile::Ahead;
 use super::value_codes::ValueCodes;

@@ -1,4 +1,4 @@
-//! How many positions are taken together, and bytes.
+//! How many positions are taken together.
 
 use super::tile::ROW;
 
@@ -6,5 +6,3 @@ use super::tile::ROW;
 pub(super) const STEP: usize = 64;
 /// Positions of a chunk.
 pub(super) const CHUNK: usize = ROW;
-/// Bytes that are fetched together.
-pub(super) const LINE: usize = 64;

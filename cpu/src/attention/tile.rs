@@ -2,8 +2,7 @@
 //! used for all, and their chains of multiply-adds hide each other's latency.
 
 use super::super::lanes::LANES;
-use super::super::vector::{Vector, prefetch_second};
-use super::sizes::LINE;
+use super::super::vector::{LINE, Vector, prefetch_second};
 use super::source::Source;
 
 /// Factors of a row.

@@ -13,5 +13,5 @@ mod run;
 mod simd128;
 
 pub use operations::{Vector, VectorWork};
-pub(super) use prefetch::{CacheLevel, prefetch, prefetch_lines, prefetch_second};
+pub(super) use prefetch::{CacheLevel, LINE, prefetch, prefetch_lines, prefetch_second};
 pub use run::run;

@@ -6,8 +6,7 @@ use core::arch::asm;
 use crate::lanes::Lanes;
 
 /// Bytes that are fetched together.
-#[cfg(target_arch = "x86_64")]
-const LINE: usize = 64;
+pub(crate) const LINE: usize = 64;
 
 /// Runs an instruction that fetches the line at an address, and gives the address of the next.
 #[cfg(target_arch = "x86_64")]
@@ -53,7 +52,8 @@ pub(crate) fn prefetch_second<T>(address: *const T) {
 }
 
 /// A cache that memory is fetched into ahead of its use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
+#[cfg_attr(target_arch = "wasm32", allow(dead_code, reason = "there is no such instruction"))]
 pub(crate) enum CacheLevel {
     First,
     Second,
