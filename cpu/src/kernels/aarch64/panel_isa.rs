@@ -5,10 +5,7 @@ use core::arch::asm;
 use std::marker::PhantomData;
 
 use crate::kernels::unpack::{Ahead, PanelIsa};
-use crate::vector::CacheLevel;
-
-/// Bytes that are fetched together.
-const CACHE_LINE: usize = 64;
+use crate::vector::{CacheLevel, LINE};
 
 /// Byte 4r + c of register i: column c of four, of row 4i + r.
 pub(super) type Codes = [uint8x16_t; 4];
@@ -46,10 +43,11 @@ impl<P: Products> PanelIsa for Neon<P> {
         Ahead { bytes: 2048, level: CacheLevel::First }
     }
 
+    /// Always into the first-level cache: the speed of no such processor was measured.
     #[inline(always)]
     unsafe fn fetch(address: *const u8, bytes: usize, _level: CacheLevel) {
-        let first = address.addr().wrapping_neg() % CACHE_LINE;
-        for line in (first..bytes).step_by(CACHE_LINE) {
+        let first = address.addr().wrapping_neg() % LINE;
+        for line in (first..bytes).step_by(LINE) {
             let line = address.addr().wrapping_add(line);
             // SAFETY: a prefetch of any address is harmless.
             unsafe {
