@@ -55,6 +55,7 @@ mod stats_file;
 mod stream;
 mod streams;
 mod text;
+pub mod tuning;
 
 pub use clusters::{RowClusters, cluster_rows};
 pub use collect::{collect, for_each_layer};

@@ -16,6 +16,7 @@ use crate::hf::directory_bytes;
 use crate::options::ConvertOptions;
 use crate::plan::Plan;
 use crate::sections::{text_bytes, unhashed_provenance};
+use crate::tune::{journal_bytes, tuned_tokens};
 
 /// Names that belong to files of other programs.
 const FOREIGN: [&str; 6] = ["safetensors", "bin", "pt", "pth", "mlx", "npz"];
@@ -85,7 +86,11 @@ fn needed_on_disk(source: &dyn WeightSource, least: u64, options: &ConvertOption
                 }
                 false => 0,
             };
-            least.saturating_mul(2).saturating_add(streams).saturating_add(gradients)
+            let tuning = match tuned_tokens(source, options.effort, text.tokens.len()) {
+                0 => 0,
+                _ => journal_bytes(source),
+            };
+            [streams, gradients, tuning].into_iter().fold(least.saturating_mul(2), u64::saturating_add)
         }
     }
 }

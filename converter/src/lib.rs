@@ -56,6 +56,7 @@ mod replay;
 mod resume;
 mod sections;
 mod session;
+mod tune;
 mod write;
 
 pub use convert::{Conversion, convert};

@@ -126,8 +126,7 @@ pub enum SearchEffort {
     Normal,
     /// Gradients of more tokens, and more paths through a trellis.
     High,
-    /// Several times that, for the last few percent: matrices are fitted to what those before them in their own layer leave,
-    /// and types for a size are checked on the model as a whole.
+    /// Several times that, for the last few percent: types for a size are checked on the model as a whole, which is tuned at the end.
     Max,
 }
 

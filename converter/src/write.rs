@@ -1,5 +1,6 @@
 //! Encoded tensors into the file, in the order in which it has them. At most one layer of output is in memory.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -136,7 +137,7 @@ impl FileWriter {
             self.layer(stored.into_iter().collect::<Result<Vec<_>>>()?, None)?;
             source.release(Some(layer));
         }
-        self.rest(encoder, plan, &Fit::default(), cache)
+        self.rest(encoder, plan, &Fit::default(), cache, &HashMap::new())
     }
 
     /// The token embedding, fitted to nothing.
@@ -213,7 +214,8 @@ impl FileWriter {
         Ok(())
     }
 
-    /// What stands behind the layers: norm, a head of its own, which is fitted to `head`, and learned positions.
+    /// What stands behind the layers: norm, a head of its own, which is fitted to `head`, and learned positions. What is `done` is
+    /// written as it is.
     ///
     /// # Errors
     /// When one of them cannot be encoded, writing fails, or the user interrupts.
@@ -223,11 +225,16 @@ impl FileWriter {
         plan: &Plan,
         head: &Fit,
         cache: &dyn TensorCache,
+        done: &HashMap<TensorId, StoredTensor>,
     ) -> Result<()> {
         if let Writer::Qsf(writer) = &mut self.writer {
             writer.begin_final(encoder.source.config().tied_head)?;
         }
         for tensor in of_model(plan) {
+            if let Some(done) = done.get(&tensor.info.id) {
+                self.behind_layers(done)?;
+                continue;
+            }
             match tensor.info.id.kind {
                 TensorKind::TokenEmbedding | TensorKind::Positions => {}
                 TensorKind::Head if is_whole(tensor, cache) => {

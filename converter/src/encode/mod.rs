@@ -16,6 +16,7 @@
 //! | `chosen_rows` | some rows of a matrix as a matrix of their own, or changed in it |
 //! | `row_groups` | rows that are fitted in groups |
 //! | `parts` | a matrix whose rows are in several types |
+//! | `report_again` | how far a tensor is from the original whose stored values were changed |
 //! | `runs` | a tensor too large for memory, some rows at a time |
 
 mod along_rows;
@@ -26,6 +27,7 @@ mod expert_order;
 mod fit;
 mod outliers;
 mod parts;
+mod report_again;
 mod row_groups;
 mod rows;
 mod runs;

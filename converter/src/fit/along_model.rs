@@ -1,4 +1,4 @@
-//! Quantizing along the model: each layer is fitted to what the layers before it, quantized already, leave it.
+//! Quantizing along the model: each layer is fitted to what the layers before it, quantized already, leave it, and kept.
 
 use std::collections::HashMap;
 
@@ -12,17 +12,13 @@ use crate::encode::{StoredTensor, TensorEncoder};
 use crate::error::{ConvertError, Result};
 use crate::plan::{Plan, PlannedTensor};
 use crate::resume::{Journal, Records, from_bytes, to_bytes};
-use crate::write::FileWriter;
 
-/// Quantizes the layers of a model, one after the other, and writes them.
+/// Quantizes the layers of a model, one after the other, into the journal.
 pub(super) struct AlongModel<'a, 'e> {
     pub encoder: &'a TensorEncoder<'e>,
     pub plan: &'a Plan,
-    pub file: &'a mut FileWriter,
     /// What is done of layers, and where the streams stand.
     pub journal: &'a mut Journal,
-    /// How much each layer matters, where that was measured.
-    pub importance: &'a [f32],
     /// Gradients at what matrices give, where they were measured.
     pub outputs: Option<OutputGradients>,
     /// The tensors of the layer under way.
@@ -63,12 +59,6 @@ impl<'a> AlongModel<'a, '_> {
         }
         Ok(())
     }
-
-    /// Writes a layer whose tensors are all there.
-    fn write(&mut self, layer: u32, tensors: Vec<StoredTensor>) -> Result<()> {
-        let importance = self.importance.get(layer as usize).copied();
-        self.file.layer(tensors, importance)
-    }
 }
 
 impl LayerQuantizer for AlongModel<'_, '_> {
@@ -85,11 +75,11 @@ impl LayerQuantizer for AlongModel<'_, '_> {
     }
 
     fn finished(&mut self, layer: u32) -> Result<Option<LayerWeights>> {
-        let Some(bytes) = self.journal.get(&record_name(layer))? else { return Ok(None) };
-        let tensors = from_bytes(&bytes).ok_or_else(|| broken(layer))?;
-        let weights = self.encoder.layer_with(layer, tensors.iter())?;
-        self.write(layer, tensors)?;
-        Ok(Some(weights))
+        if !self.journal.has(&record_name(layer)) {
+            return Ok(None);
+        }
+        let tensors = kept_layer(self.journal, layer)?;
+        Ok(Some(self.encoder.layer_with(layer, tensors.iter())?))
     }
 
     fn quantize(&mut self, layer: u32, step: Step) -> Result<LayerWeights> {
@@ -100,7 +90,6 @@ impl LayerQuantizer for AlongModel<'_, '_> {
             let tensors: Vec<StoredTensor> =
                 of_layer.filter_map(|planned| self.done.remove(&planned.info.id)).collect();
             self.journal.put(&record_name(layer), &to_bytes(&tensors))?;
-            self.write(layer, tensors)?;
         }
         Ok(weights)
     }
@@ -129,6 +118,19 @@ fn record_name(layer: u32) -> String {
     format!("layer {layer}")
 }
 
-fn broken(layer: u32) -> ConvertError {
-    ConvertError::BrokenJournal { what: record_name(layer) }
+/// The tensors of a layer that is quantized, in file order.
+///
+/// # Errors
+/// When the journal cannot be read, or is damaged.
+pub(super) fn kept_layer(journal: &mut Journal, layer: u32) -> Result<Vec<StoredTensor>> {
+    kept(journal, &record_name(layer))
+}
+
+/// The tensors of a record.
+///
+/// # Errors
+/// As [`kept_layer`].
+pub(super) fn kept(journal: &mut Journal, name: &str) -> Result<Vec<StoredTensor>> {
+    let tensors = journal.get(name)?.as_deref().and_then(from_bytes);
+    tensors.ok_or_else(|| ConvertError::BrokenJournal { what: name.to_owned() })
 }

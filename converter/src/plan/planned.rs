@@ -57,8 +57,7 @@ impl PlannedTensor {
         relative_error: f64,
         max_abs_error: f64,
     ) -> TensorReport {
-        let finite = |measure: f64| Some(measure).filter(|measure| measure.is_finite());
-        TensorReport {
+        let mut report = TensorReport {
             layer: self.info.id.layer,
             kind: self.info.id.kind.name().into(),
             // Both come from u32 fields of the configuration, which every shape was checked against.
@@ -67,10 +66,12 @@ impl PlannedTensor {
             quant,
             outliers: 0,
             promoted_from: (quant != self.quant).then_some(self.quant),
-            cosine: finite(cosine),
-            relative_error: finite(relative_error),
-            max_abs_error: finite(max_abs_error),
-        }
+            cosine: None,
+            relative_error: None,
+            max_abs_error: None,
+        };
+        report.set_errors(cosine, relative_error, max_abs_error);
+        report
     }
 }
 

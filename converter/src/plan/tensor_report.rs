@@ -47,6 +47,14 @@ impl TensorReport {
         })
     }
 
+    /// Says how far what is stored is from the original; nothing of what is no number.
+    pub(crate) fn set_errors(&mut self, cosine: f64, relative_error: f64, max_abs_error: f64) {
+        let finite = |measure: f64| Some(measure).filter(|measure| measure.is_finite());
+        self.cosine = finite(cosine);
+        self.relative_error = finite(relative_error);
+        self.max_abs_error = finite(max_abs_error);
+    }
+
     /// The cosine; 0 where there is none.
     pub fn cosine_or_zero(&self) -> f64 {
         self.cosine.unwrap_or(0.0)

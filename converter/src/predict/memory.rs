@@ -17,6 +17,7 @@ use crate::fit::{
 use crate::options::{ConvertOptions, SearchEffort};
 use crate::plan::{Plan, PlannedTensor, experts_of};
 use crate::planning::plan_of;
+use crate::tune::{aside_tokens, kept_tokens, tuned_tokens};
 
 /// Matrices as large as the moment of an input that are in memory at once for it: the moment in two orders, each with its factor,
 /// and the correction or the moment before damping.
@@ -129,6 +130,17 @@ pub(super) fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &Conve
         streams += layer_squares + FACTOR_BYTES * most_square + 4 * most_values;
         streams = streams.max(backwards);
     }
+    let tuned = tuned_tokens(source, options.effort, tokens as usize);
+    if tuned > 0 {
+        // The model as it is stored, and once more with all that is multiplied; gradients of a layer, and of what is in none; what
+        // leaves the last layer for the text that is kept aside.
+        let stored: u64 =
+            tensors.iter().map(encoded).sum::<u64>().min(options.size_limit.unwrap_or(u64::MAX));
+        let of_model: u64 = of_model().map(values).sum();
+        let aside = 3 * 4 * aside_tokens(tuned) as u64 * config.stream_width() as u64;
+        let states = states_bytes(source, kept_tokens(source) as u64).max(aside);
+        streams = streams.max(2 * stored + ends + one_layer + 8 * of_model + 8 * layer(&values) + states);
+    }
     // What the head reads of the text, and the moments of groups of tokens with what quantizers make of them.
     let heard = head_tokens(config, options.effort, tokens as usize);
     if heard > 0 {
@@ -162,15 +174,18 @@ pub(super) fn peak_bytes(source: &dyn WeightSource, plan: &Plan, options: &Conve
     Ok(streams.max(survey + variants))
 }
 
-/// What enters all layers, twice what leaves the last one, and what a sequence leaves between the parts of a layer.
+/// What gradients of as many tokens as the effort takes need beside weights.
 fn gradient_bytes(source: &dyn WeightSource, effort: SearchEffort, tokens: u64) -> u64 {
+    states_bytes(source, gradient_tokens(source, effort, tokens as usize) as u64)
+}
+
+/// What enters all layers, twice what leaves the last one, and what a sequence leaves between the parts of a layer.
+fn states_bytes(source: &dyn WeightSource, tokens: u64) -> u64 {
     let config = source.config();
     let sequence = LayerRunner::chunk_of(config) as u64;
     let rows = source.tensors().iter().filter(|t| t.id.layer == Some(0) && t.id.kind.is_matrix());
     let between: u64 = rows.map(|info| (info.rows + info.cols) as u64).sum();
-    let kept = gradient_tokens(source, effort, tokens as usize) as u64
-        * config.stream_width() as u64
-        * (u64::from(config.layers) + 2);
+    let kept = tokens * config.stream_width() as u64 * (u64::from(config.layers) + 2);
     let logits = COPIES_OF_LOGITS * GRADIENT_LOGITS.min(sequence * u64::from(config.vocab));
     4 * (kept + logits + 2 * sequence * between + 2 * u64::from(config.heads) * sequence * sequence)
 }

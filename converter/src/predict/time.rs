@@ -18,11 +18,14 @@ use crate::options::{ConvertOptions, SearchEffort};
 
 use crate::plan::{Plan, PlannedTensor, TensorType, experts_of, layout_of};
 use crate::session::Session;
+use crate::tune::tuned_tokens;
 
 /// Tokens of a sample of the text.
 pub(super) const SAMPLE_TOKENS: usize = 512;
 /// How many times as long as a layer forwards its gradients take, with its part of the head's.
 const GRADIENT_PASSES: f64 = 8.0;
+/// How many times as long as a layer forwards a step of tuning takes for a token of it, with its part of the head's.
+const TUNING_PASSES: f64 = 10.0;
 /// Values of a matrix that a thread quantizes for a sample.
 const SAMPLE_VALUES: usize = 1 << 16;
 /// Bytes that are hashed for a sample.
@@ -59,6 +62,8 @@ pub(super) fn seconds_of_conversion(
                 / session.tokens.len() as f64;
             seconds += layers * chunks * part * GRADIENT_PASSES * forward;
         }
+        let tuned = tuned_tokens(source, options.effort, session.tokens.len());
+        seconds += layers * chunks * tuned as f64 / session.tokens.len() as f64 * TUNING_PASSES * forward;
         if says_importance {
             // Behind each layer run all models that miss one before.
             let models = (layers + 1.0) / 2.0;

@@ -168,6 +168,14 @@ fn more_effort_makes_another_file_of_the_same_size_that_is_no_worse_but_by_chanc
     let (less, more) = (divergence(&high, &model), divergence(&normal, &model));
     assert!(fs::read(&high).unwrap() != fs::read(&normal).unwrap(), "more effort changed nothing");
     assert!(less < 1.05 * more, "KLD {less} with more effort, {more} without");
+
+    // With the highest, all is the same, and tuned then.
+    let max = dir.path().join("max.qsf");
+    let found = call(&model, &max, &format!("{args} --calibration-tokens 16384 --effort max")).run();
+    let says_so = found.stderr.contains("note: tuned: KL divergence 0.");
+    assert!(found.code == 0 && says_so, "{}", found.stderr);
+    let tuned = divergence(&max, &model);
+    assert!(tuned < less, "KLD {tuned} tuned, {less} not");
 }
 
 #[test]
@@ -229,12 +237,13 @@ fn the_highest_effort_is_no_worse_at_the_same_size_but_by_chance() {
 fn the_highest_effort_goes_on_where_it_was_stopped() {
     let dir = tempfile::tempdir().unwrap();
     let model = small_model(dir.path());
-    let args = format!("--target-bpw 6 --calibration {CALIBRATION} --calibration-tokens 4096 --effort max");
+    let args = format!("--target-bpw 6 --calibration {CALIBRATION} --calibration-tokens 16384 --effort max");
     let (max, out) = (dir.path().join("max.qsf"), dir.path().join("killed.qsf"));
     let started = Instant::now();
-    call(&model, &max, &args).run().ok();
+    let found = call(&model, &max, &args).run();
+    assert!(found.code == 0 && found.stderr.contains("note: tuned"), "{}", found.stderr);
     let took = started.elapsed();
-    for part in [3, 5, 7] {
+    for part in [3, 5, 7, 9] {
         let mut child = call(&model, &out, &args).start();
         std::thread::sleep(took * part / 10);
         child.kill().unwrap();
