@@ -30,7 +30,7 @@ impl TuningState {
         TuningState { steps: 0, factors, means }
     }
 
-    /// Whether it is of as many factors of the same tensors, and of numbers.
+    /// Whether it is of as many factors of the same tensors.
     pub fn is_of(&self, factors: &Factors) -> bool {
         let lens = |factors: &Factors| factors.iter().map(|(id, of)| (id, of.len())).collect::<Vec<_>>();
         let means: Vec<(TensorId, usize)> = self.means.iter().map(|(id, means)| (*id, means.len())).collect();

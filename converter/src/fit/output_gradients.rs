@@ -15,7 +15,7 @@ use crate::error::{ConvertError, Result};
 use crate::options::SearchEffort;
 use crate::plan::experts_of;
 use crate::quantize::RowFeedback;
-use crate::resume::Records;
+use crate::resume::{Records, read_number};
 use crate::session::Session;
 
 /// Begins the numbers by which the model draws tokens.
@@ -333,28 +333,22 @@ impl LayerRecord {
 
     fn from_bytes(mut bytes: &[u8]) -> Option<LayerRecord> {
         let mut record = LayerRecord::default();
-        for _ in 0..number(&mut bytes)? {
-            let kind = TensorKind::from_id(number(&mut bytes)?)?;
-            let len = 4usize.checked_mul(number(&mut bytes)? as usize)?;
+        for _ in 0..read_number(&mut bytes)? {
+            let kind = TensorKind::from_id(read_number(&mut bytes)?)?;
+            let len = 4usize.checked_mul(read_number(&mut bytes)? as usize)?;
             let (sums, rest) = bytes.split_at_checked(len)?;
             bytes = rest;
             let (sums, _) = sums.as_chunks();
             record.experts.insert(kind, sums.iter().map(|sum| f32::from_le_bytes(*sum)).collect());
         }
         while !bytes.is_empty() {
-            let kind = TensorKind::from_id(number(&mut bytes)?)?;
+            let kind = TensorKind::from_id(read_number(&mut bytes)?)?;
             let (moment, rest) = PackedMoment::read(bytes)?;
             record.moments.insert(kind, moment);
             bytes = rest;
         }
         Some(record)
     }
-}
-
-fn number(bytes: &mut &[u8]) -> Option<u32> {
-    let (number, rest) = bytes.split_first_chunk()?;
-    *bytes = rest;
-    Some(u32::from_le_bytes(*number))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ mod tensor_cache;
 
 pub(crate) use fingerprint::Fingerprint;
 pub(crate) use journal::{Journal, NoRecords, Records};
-pub(crate) use tensor_bytes::{from_bytes, to_bytes};
+pub(crate) use tensor_bytes::{from_bytes, read_number, to_bytes};
 pub(crate) use tensor_cache::TensorJournal;
 
 pub use journal::journal_path;

@@ -69,6 +69,13 @@ impl Entry {
     }
 }
 
+/// The little-endian number that begins `bytes`, which then is what follows; `None` where less is left.
+pub(crate) fn read_number(bytes: &mut &[u8]) -> Option<u32> {
+    let (number, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(u32::from_le_bytes(*number))
+}
+
 /// The first bytes of `data`, which then is what follows.
 fn take<'a>(data: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
     let (own, rest) = data.split_at_checked(count)?;

@@ -2,7 +2,7 @@
 
 use qsf_calibration::gradient::{GradientError, check_gradients};
 use qsf_calibration::tuning::{Factors, STEP_WORK, TuningState, TuningText};
-use qsf_runtime::source::WeightSource;
+use qsf_runtime::source::{TensorInfo, WeightSource};
 use qsf_runtime::{LayerRunner, RuntimeError};
 
 use super::state_bytes::{FACTOR_BYTES, from_bytes, to_bytes};
@@ -15,8 +15,9 @@ use crate::session::Session;
 const ASIDE: usize = 16;
 /// Fewest sequences that say something, those kept aside among them.
 const LEAST_SEQUENCES: usize = 2 * ASIDE;
-/// Sequences of a step: of 1 to 8, what gained most for two models (docs/measurements/simulations.md). And what may enter all layers of their tokens, in bytes.
+/// Sequences of a step: few gain most of a text (docs/measurements/simulations.md).
 const BATCH: usize = 2;
+/// What may enter all layers of their tokens, in bytes.
 const KEPT_BYTES: usize = 1 << 30;
 /// How far factors go, times the root of the divergence: what errors of them cost grows with their square, and what can be gained
 /// with the divergence (docs/measurements/simulations.md).
@@ -28,7 +29,11 @@ const KEPT: u32 = 8;
 pub(crate) fn tuned_tokens(source: &dyn WeightSource, effort: SearchEffort, tokens: usize) -> usize {
     let length = LayerRunner::chunk_of(source.config());
     let whole = tokens / length;
-    let tunes = effort == SearchEffort::Max && whole >= LEAST_SEQUENCES && check_gradients(source).is_ok();
+    // A sequence of one token predicts nothing.
+    let tunes = effort == SearchEffort::Max
+        && whole >= LEAST_SEQUENCES
+        && length > 1
+        && check_gradients(source).is_ok();
     if tunes { whole * length } else { 0 }
 }
 
@@ -44,7 +49,9 @@ pub(crate) fn kept_tokens(source: &dyn WeightSource) -> usize {
 
 /// Bytes of the journal that tuning takes at most.
 pub(crate) fn journal_bytes(source: &dyn WeightSource) -> u64 {
-    let factors: u64 = source.tensors().iter().map(|info| info.rows as u64).sum();
+    let of_tensor =
+        |info: &TensorInfo| if info.id.kind.is_matrix() { info.rows } else { info.rows * info.cols };
+    let factors: u64 = source.tensors().iter().map(|info| of_tensor(info) as u64).sum();
     // There is one more where the steps are no multiple.
     u64::from(KEPT + 1) * FACTOR_BYTES as u64 * factors
 }
@@ -102,7 +109,15 @@ impl Tuning<'_> {
         let before = text.loss(&Factors::default(), &aside).map_err(failed)?;
         text.rate = RATE * before.max(0.0).sqrt();
         while state.steps < steps {
-            text.step(&mut state).map_err(failed)?;
+            match text.step(&mut state) {
+                // What overflows with some text may be of use with all other.
+                Err(GradientError::Runtime(RuntimeError::NotANumber { what })) => {
+                    progress.end();
+                    progress.warn(&format!("the model is not tuned: {what}"));
+                    return Ok(None);
+                }
+                stepped => stepped.map_err(failed)?,
+            }
             if state.steps.is_multiple_of(steps.div_ceil(KEPT)) || state.steps == steps {
                 journal.put_new(&record_name(state.steps), &to_bytes(&state))?;
             }

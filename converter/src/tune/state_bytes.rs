@@ -4,6 +4,8 @@
 use qsf_calibration::tuning::TuningState;
 use qsf_format::{TensorId, TensorKind};
 
+use crate::resume::read_number;
+
 /// Stands for no layer.
 const OF_MODEL: u32 = u32::MAX;
 /// Bytes of a factor and its means.
@@ -26,12 +28,12 @@ pub(super) fn to_bytes(state: &TuningState) -> Vec<u8> {
 
 /// The state that [`to_bytes`] made bytes of; `None` if it did not.
 pub(super) fn from_bytes(mut bytes: &[u8]) -> Option<TuningState> {
-    let mut state = TuningState { steps: number(&mut bytes)?, ..TuningState::default() };
+    let mut state = TuningState { steps: read_number(&mut bytes)?, ..TuningState::default() };
     let mut all = Vec::new();
     while !bytes.is_empty() {
-        let (layer, kind) = (number(&mut bytes)?, TensorKind::from_id(number(&mut bytes)?)?);
+        let (layer, kind) = (read_number(&mut bytes)?, TensorKind::from_id(read_number(&mut bytes)?)?);
         let id = TensorId { layer: (layer != OF_MODEL).then_some(layer), kind };
-        let len = FACTOR_BYTES.checked_mul(number(&mut bytes)? as usize)?;
+        let len = FACTOR_BYTES.checked_mul(read_number(&mut bytes)? as usize)?;
         let (own, rest) = bytes.split_at_checked(len)?;
         bytes = rest;
         let (mut factors, mut means) = (Vec::new(), Vec::new());
@@ -46,12 +48,6 @@ pub(super) fn from_bytes(mut bytes: &[u8]) -> Option<TuningState> {
     }
     state.factors = all.into_iter().collect();
     Some(state)
-}
-
-fn number(bytes: &mut &[u8]) -> Option<u32> {
-    let (number, rest) = bytes.split_first_chunk()?;
-    *bytes = rest;
-    Some(u32::from_le_bytes(*number))
 }
 
 #[cfg(test)]

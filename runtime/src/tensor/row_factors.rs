@@ -78,14 +78,8 @@ impl Tensor {
         assert_eq!(factors.len(), self.rows, "factors of rows");
         if let Some(split) = self.split() {
             let parts = split.parts().iter().enumerate().map(|(part, tensor)| {
-                let mut of_part = vec![1.0; tensor.rows()];
-                for (row, factor) in factors.iter().enumerate() {
-                    let (found, place) = split.rows().place(row);
-                    if found == part {
-                        of_part[place] = *factor;
-                    }
-                }
-                tensor.with_row_factors(&of_part)
+                let own: Vec<f32> = split.rows().rows_in(part).map(|row| factors[row]).collect();
+                tensor.with_row_factors(&own)
             });
             return Tensor::of_parts(parts.collect(), split.rows().clone());
         }
