@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::{Vector, VectorWork};
-use super::room::StepRoom;
+use super::room::{StepRoom, WeightRoom};
 use super::source::Source;
 use super::tile::{Ahead, ROW_LANES, add_products, by_rows, rows_at_once};
 use super::value_codes::{ValueCodes, WeightRows};
@@ -24,7 +24,7 @@ pub(super) fn add_values_of_step<V: Vector>(
     let kv = &within.queries.kv;
     if let Some(stored) = kv.value_codes(&seen) {
         let values = Step { positions: &step, stored, ahead };
-        return V::apart(AddCodes { within, rows, values, weights, parts });
+        return V::apart(AddCodes { within, rows, values, weights, parts, room: &mut room.weights });
     }
     match kv.halves_of_values(&seen).filter(|_| within.in_place::<V>(&rows)) {
         Some(stored) => {
@@ -45,15 +45,16 @@ struct AddCodes<'a> {
     values: Step<'a, ValueCodes<'a>>,
     weights: &'a [Lanes],
     parts: &'a mut [Lanes],
+    room: &'a mut WeightRoom,
 }
 
 impl VectorWork for AddCodes<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let AddCodes { within, rows, values, weights, parts } = self;
+        let AddCodes { within, rows, values, weights, parts, room } = self;
         let mut row = rows.start;
         while row < rows.end {
-            row += by_rows!(rows.end - row, add_codes::<V>(within, row, values, weights, parts));
+            row += by_rows!(rows.end - row, add_codes::<V>(within, row, values, weights, parts, room));
         }
     }
 }
@@ -66,6 +67,7 @@ fn add_codes<V: Vector, const R: usize, const C: usize>(
     values: Step<'_, ValueCodes<'_>>,
     weights: &[Lanes],
     parts: &mut [Lanes],
+    room: &mut WeightRoom,
 ) {
     let Step { positions: step, stored, ahead } = values;
     let seen = if within.all_see(&(first_row..first_row + R), step) {
@@ -79,7 +81,7 @@ fn add_codes<V: Vector, const R: usize, const C: usize>(
     let rows =
         WeightRows { weights: &weights[first_row * ROW_LANES + step.start / LANES..], stride: ROW_LANES };
     let parts = &mut parts[first_row * (within.queries.kv.columns() + 1)..];
-    stored.add::<V, R, C>(rows, seen, ahead, parts);
+    stored.add::<V, R, C>(rows, seen, ahead, parts, room);
 }
 
 /// [`add_values_of_step`] with values in some form.

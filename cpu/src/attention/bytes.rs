@@ -9,9 +9,8 @@ use std::ops::Range;
 use super::super::byte_unit::{AnyByteUnit, BYTES, ByteRows, ROWS};
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::{Vector, VectorWork};
-use super::chunk::weigh;
+use super::chunk::{SpanSums, weigh};
 use super::codes::{Coding, GROUP};
-use super::join::set_state;
 use super::key_codes::{KeyCodes, QueryGroup};
 use super::lines_ahead::{Fetch, LinesAhead};
 use super::packed::Packed;
@@ -88,11 +87,7 @@ impl<'a> ByteQueries<'a> {
         let row_lanes = within.queries.kv.columns() + 1;
         let work = Work { within, rows: rows.clone(), steps: steps.clone(), room, unit: &mut **unit, ahead };
         V::apart(Score { work, groups, scores: &mut *scores });
-        weigh::<V>(within, rows.clone(), scores, ahead, |row, top, total| {
-            let part = &mut parts[row * row_lanes..][..row_lanes];
-            part.fill([0.0; LANES]);
-            set_state(part, top, total);
-        });
+        weigh::<V>(within, rows.clone(), scores, ahead, &mut SpanSums { parts, row_lanes });
         let work = Work { within, rows, steps, room, unit: &mut **unit, ahead };
         V::apart(Add { work, weights: scores, parts });
     }

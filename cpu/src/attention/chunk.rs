@@ -6,7 +6,7 @@ use super::super::lanes::{LANES, Lanes};
 use super::super::math::{exp_of_small, tanh};
 use super::super::vector::Vector;
 use super::add_values::add_values_of_step;
-use super::join::set_state;
+use super::join::raise_top;
 use super::lines_ahead::{Fetch, NothingAhead};
 use super::packed::Packed;
 use super::queries::{Attention, Queries};
@@ -22,12 +22,13 @@ pub(super) struct ChunkBuffers<'a> {
     pub packed: Packed<'a>,
     /// [`ROW_LANES`] for each row.
     pub scores: &'a mut [Lanes],
-    /// For each row as many vectors as values have, then its state: the results.
+    /// For each row as many vectors as values have, then its state: the results of its span so far, to which those of the chunk are added.
     pub parts: &'a mut [Lanes],
     pub step: &'a mut StepRoom,
 }
 
-/// Results of rows `rows` of `queries`, each of which must see some of chunk `chunk`. Those who call see the `next` chunk then.
+/// Adds chunk `chunk` to the results of rows `rows` of `queries`, each of which must see some of it. Those who call see the `next` chunk
+/// then.
 #[inline(always)]
 pub(super) fn attend_chunk<V: Vector>(
     queries: &Queries<'_>,
@@ -43,11 +44,7 @@ pub(super) fn attend_chunk<V: Vector>(
         queries.kv.fetch_place(next * CHUNK);
     }
     score_chunk::<V>(queries, chunk, rows.clone(), packed, scores, room);
-    weigh::<V>(within, rows.clone(), scores, &mut NothingAhead, |row, top, total| {
-        let part = &mut parts[row * row_lanes..][..row_lanes];
-        part.fill([0.0; LANES]);
-        set_state(part, top, total);
-    });
+    weigh::<V>(within, rows.clone(), scores, &mut NothingAhead, &mut SpanSums { parts, row_lanes });
     for (step, seen) in within.seen_steps(&rows) {
         let ahead = queries.kv.keys_ahead(next.map_or(seen.start, |next| next * CHUNK + step.start));
         add_values_of_step::<V>(within, rows.clone(), Seen { step, seen, ahead }, scores, parts, room);
@@ -57,8 +54,35 @@ pub(super) fn attend_chunk<V: Vector>(
 /// Rows whose largest scores are known before any of their weights: what one row waits for is for all of them.
 const TOGETHER: usize = 8;
 
-/// Replaces the scaled `q . k` of rows by weights, `e^(score - largest)`, and gives of each row the largest score and the sum of
-/// weights.
+/// What weights of rows are relative to, and what becomes of their sums. A trait, for closures are compiled apart, and without the
+/// vectors.
+pub(super) trait Totals {
+    /// The score that weights of a row are relative to, where the largest of those that follow is `largest`.
+    fn origin<V: Vector>(&mut self, row: usize, largest: f32) -> f32;
+
+    /// Takes the sum of these weights.
+    fn add(&mut self, row: usize, total: f32);
+}
+
+/// The results of spans so far, `row_lanes` vectors each.
+pub(super) struct SpanSums<'a> {
+    pub parts: &'a mut [Lanes],
+    pub row_lanes: usize,
+}
+
+impl Totals for SpanSums<'_> {
+    #[inline(always)]
+    fn origin<V: Vector>(&mut self, row: usize, largest: f32) -> f32 {
+        raise_top::<V>(&mut self.parts[row * self.row_lanes..][..self.row_lanes], largest)
+    }
+
+    #[inline(always)]
+    fn add(&mut self, row: usize, total: f32) {
+        self.parts[(row + 1) * self.row_lanes - 1][1] += total;
+    }
+}
+
+/// Replaces the scaled `q . k` of rows by weights, `e^(score - origin)`, and gives the sum of those of each row.
 ///
 /// Minus infinity has no weight; a NaN or plus infinity makes the sum NaN.
 #[inline(always)]
@@ -67,7 +91,7 @@ pub(super) fn weigh<V: Vector>(
     rows: Range<usize>,
     scores: &mut [Lanes],
     ahead: &mut impl Fetch,
-    mut give: impl FnMut(usize, f32, f32),
+    sums: &mut impl Totals,
 ) {
     for first in rows.clone().step_by(TOGETHER) {
         let mut tops = [const { (0.0, 0..0) }; TOGETHER];
@@ -80,6 +104,9 @@ pub(super) fn weigh<V: Vector>(
             finish_scores(within, row, start * LANES, seen, scores);
             *top = largest_score::<V>(scores);
         }
+        for (row, (top, _)) in (first..).zip(&mut tops[..count]) {
+            *top = sums.origin::<V>(row, *top);
+        }
         for (row, (top, lanes)) in (first..).zip(&tops[..count]) {
             let mut totals = V::splat(0.0);
             for scores in &mut scores[lanes.clone()] {
@@ -88,7 +115,7 @@ pub(super) fn weigh<V: Vector>(
                 *scores = weights.to_lanes();
                 totals = totals.add(weights);
             }
-            give(row, *top, totals.sum());
+            sums.add(row, totals.sum());
         }
     }
 }
@@ -118,8 +145,13 @@ pub(super) fn finish_scores(
             *score -= slope * (behind - i as i32) as f32;
         }
     }
-    flat[..seen.start - first].fill(f32::NEG_INFINITY);
-    flat[seen.end - first..].fill(f32::NEG_INFINITY);
+    // Mostly there is nothing to fill, and each call that says so to a function costs.
+    if seen.start > first {
+        flat[..seen.start - first].fill(f32::NEG_INFINITY);
+    }
+    if seen.end - first < flat.len() {
+        flat[seen.end - first..].fill(f32::NEG_INFINITY);
+    }
 }
 
 /// The largest of scores, or the least number where none is above that.

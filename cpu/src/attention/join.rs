@@ -1,4 +1,4 @@
-//! The results of chunks, joined to the result of a query.
+//! The results of spans, joined to the result of a query.
 //!
 //! Such a result is a row of vectors: the weighted sum of values, and in the last vector its state, the largest score and
 //! the sum of weights.
@@ -32,19 +32,37 @@ pub(super) fn clear(row: &mut [Lanes], sink: Option<f32>) {
     }
 }
 
-/// Joins the result of the chunk that follows to `row`.
+/// Makes the sums of `row` relative to `score`, if none so far was larger, and returns what they are relative to.
+#[inline(always)]
+pub(super) fn raise_top<V: Vector>(row: &mut [Lanes], score: f32) -> f32 {
+    let (top, _) = state(row);
+    if score > top {
+        let keep = exp_of_small(V::splat(top - score));
+        for sums in row.iter_mut() {
+            *sums = V::from_lanes(sums).mul(keep).to_lanes();
+        }
+        if let Some(state) = row.last_mut() {
+            state[0] = score;
+        }
+        return score;
+    }
+    top
+}
+
+/// Joins the result of the span that follows to `row`.
 #[inline(always)]
 pub(super) fn join<V: Vector>(row: &mut [Lanes], part: &[Lanes]) {
     let ((top, _), (part_top, _)) = (state(row), state(part));
-    let new_top = if part_top > top { part_top } else { top };
-    let keep = exp_of_small(V::splat(top - new_top));
-    let add = exp_of_small(V::splat(part_top - new_top));
+    let grows = part_top > top;
+    // The other factor is 1.
+    let factor = exp_of_small(V::splat(if grows { top - part_top } else { part_top - top }));
+    let (keep, add) = if grows { (factor, V::splat(1.0)) } else { (V::splat(1.0), factor) };
     for (row, part) in row.iter_mut().zip(part) {
         *row = V::from_lanes(row).mul(keep).fma(V::from_lanes(part), add).to_lanes();
     }
     // The sums of weights were joined like the values.
     if let Some(state) = row.last_mut() {
-        state[0] = new_top;
+        state[0] = if grows { part_top } else { top };
     }
 }
 
@@ -88,7 +106,7 @@ pub(super) fn finish(row: &mut [Lanes], dim: usize, rotated: usize) -> &[f32] {
     sums
 }
 
-/// Joins all chunks of one query: `parts` begins with the first, and the next follows after `step` vectors.
+/// Joins all spans of one query: `parts` begins with the first, and the next follows after `step` vectors.
 pub(super) struct JoinAll<'a> {
     pub parts: &'a [Lanes],
     pub step: usize,

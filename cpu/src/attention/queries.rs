@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::layer::KvHead;
-use super::sizes::CHUNK;
+use super::sizes::{CHUNK, span_chunks};
 
 /// What attention computes of queries, keys and values.
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +65,15 @@ impl<'a> Queries<'a> {
     pub(super) fn seen(&self, row: usize) -> Range<usize> {
         let end = self.position + row / self.heads + 1;
         end.saturating_sub(self.attention.window).max(self.attention.first)..end
+    }
+
+    /// The chunks that a row sees of the span that one of them is in.
+    #[inline(always)]
+    pub(super) fn span(&self, row: usize, chunk: usize) -> Range<usize> {
+        let seen = self.seen(row);
+        let size = span_chunks(seen.len());
+        let first = chunk / size * size;
+        first.max(seen.start / CHUNK)..(first + size).min(seen.end.div_ceil(CHUNK))
     }
 
     /// The rows of so many tokens that see some of a chunk, which any of them must see.

@@ -6,3 +6,22 @@ use super::tile::ROW;
 pub(super) const STEP: usize = 64;
 /// Positions of a chunk.
 pub(super) const CHUNK: usize = ROW;
+
+/// Chunks of a span of a query that sees so many positions: the weights of a span are relative to the largest score so far, and results
+/// of spans are joined. So nothing depends on where the work of a thread ends, and of a long text little is kept to be joined. Of a
+/// short one each chunk is a span, so that there is work for all threads.
+pub(super) const fn span_chunks(seen: usize) -> usize {
+    if seen > SHORT * CHUNK { 4 } else { 1 }
+}
+
+/// Most spans of a query that sees up to so many positions.
+pub(super) const fn most_spans(seen: usize) -> usize {
+    let short = if seen < SHORT * CHUNK { seen } else { SHORT * CHUNK };
+    let short = short.div_ceil(CHUNK) + 1;
+    // One more, for the first and the last may be parts of spans.
+    let long = seen.div_ceil(span_chunks(seen) * CHUNK) + 1;
+    if long > short { long } else { short }
+}
+
+/// Chunks of a short text.
+const SHORT: usize = 16;

@@ -24,7 +24,7 @@ use super::queries::{Attention, Queries};
 use super::room::QueryRoom;
 use super::room::StepRoom;
 use super::scratch::{Scratch, with_scratch};
-use super::sizes::CHUNK;
+use super::sizes::{CHUNK, most_spans, span_chunks};
 use super::tile::ROW_LANES;
 #[cfg(any(test, target_arch = "x86_64"))]
 use super::tiles::{TileBlock, task_rows};
@@ -36,11 +36,13 @@ pub(super) const ROWS: usize = 32;
 /// Parts of a token's work that each thread should have at least, where there are so many chunks: what a part begins with, its
 /// queries and what it waits for, is for all of its chunks.
 const RUNS_PER_THREAD: usize = 8;
+/// What it takes to join the result of a span besides its values, in multiply-adds: a power, which waits for that of the span before.
+const JOIN_WORK: usize = 512;
 /// Tasks for a matrix unit that each thread should have at least.
 #[cfg(any(test, target_arch = "x86_64"))]
 const TASKS_PER_THREAD: usize = 4;
 
-/// Results of single chunks on their way to be joined.
+/// Results of spans on their way to be joined.
 #[derive(Debug)]
 pub struct AttentionBuffer {
     parts: AlignedFloats,
@@ -62,7 +64,7 @@ impl AttentionBuffer {
     }
 
     const fn floats(heads: usize, value_dim: usize, capacity: usize) -> usize {
-        let rows = heads.saturating_mul(capacity.div_ceil(CHUNK));
+        let rows = heads.saturating_mul(most_spans(capacity));
         rows.saturating_mul((value_dim.div_ceil(LANES) + 1).saturating_mul(LANES))
     }
 }
@@ -91,24 +93,25 @@ impl Cpu {
         }
     }
 
-    /// One token: chunks are computed apart, as there may be more threads than heads, and then joined.
+    /// One token: spans are computed apart, as there may be more threads than heads, and then joined.
     fn attend_one(&self, layer: Layer<'_>, work: usize, buffer: &mut AttentionBuffer, out: &mut [f32]) {
         let group = layer.group;
         let first = layer.queries(0, 0);
         let (seen, lanes) = (first.seen(0), first.kv.columns() + 1);
-        let (first_chunk, chunks) = (seen.start / CHUNK, seen.end.div_ceil(CHUNK) - seen.start / CHUNK);
-        // Key/value heads x chunks x heads of the group.
-        let parts = &mut buffer.parts[..layer.attention.heads * chunks * lanes * LANES];
-        let chunk_floats = group * lanes * LANES;
-        let run = chunks.div_ceil((RUNS_PER_THREAD * self.threads()).div_ceil(layer.kv.kv_heads()));
-        let runs = chunks.div_ceil(run);
+        let span = span_chunks(seen.len()) * CHUNK;
+        let (first_span, spans) = (seen.start / span, seen.end.div_ceil(span) - seen.start / span);
+        // Key/value heads x spans x heads of the group.
+        let parts = &mut buffer.parts[..layer.attention.heads * spans * lanes * LANES];
+        let span_floats = group * lanes * LANES;
+        let run = spans.div_ceil((RUNS_PER_THREAD * self.threads()).div_ceil(layer.kv.kv_heads()));
+        let runs = spans.div_ceil(run);
         let shared = Shared::new(&mut *parts);
         self.for_each_in_runs(layer.kv.kv_heads() * runs, work, |task| {
             let (kv_head, first) = (task / runs, task % runs * run);
-            let count = run.min(chunks - first);
-            let start = (kv_head * chunks + first) * chunk_floats;
-            // SAFETY: each chunk of each head is in one task.
-            let parts = unsafe { shared.part(start..start + count * chunk_floats) };
+            let count = run.min(spans - first);
+            let start = (kv_head * spans + first) * span_floats;
+            // SAFETY: each span of each head is in one task.
+            let parts = unsafe { shared.part(start..start + count * span_floats) };
             let parts = parts.as_chunks_mut().0;
             // SAFETY: the only one of this thread, which does nothing else meanwhile.
             let mut unit = unsafe { OwnUnit::new(self.isa(), layer.kv.types()) };
@@ -116,13 +119,13 @@ impl Cpu {
                 for first_row in (0..group).step_by(ROWS) {
                     let queries = layer.queries(0, kv_head * group + first_row);
                     let scores = scores.lanes(queries.heads * ROW_LANES);
-                    let chunks = first_chunk + first..first_chunk + first + count;
+                    let spans = first_span + first..first_span + first + count;
                     let parts = &mut parts[first_row * lanes..];
                     let stride = group * lanes;
                     let bytes = unit.get().map(|unit| Bytes { unit, room: bytes.get_or_insert_default() });
                     vector::run(
                         self.isa(),
-                        OneRun { queries, chunks, packed, scores, parts, stride, step, bytes },
+                        OneRun { queries, spans, packed, scores, parts, stride, step, bytes },
                     );
                 }
             });
@@ -130,8 +133,8 @@ impl Cpu {
         let parts = parts.as_chunks::<LANES>().0;
         let rotated = first.kv.rotated_values();
         let dim = layer.kv.value_dim();
-        self.for_each_chunk(out, dim, layer.attention.heads * chunks * dim, |head, out| {
-            let parts = &parts[head / group * group * chunks * lanes..][..group * chunks * lanes];
+        self.for_each_chunk(out, dim, layer.attention.heads * spans * (dim + JOIN_WORK), |head, out| {
+            let parts = &parts[head / group * group * spans * lanes..][..group * spans * lanes];
             let (parts, step) = (&parts[head % group * lanes..], group * lanes);
             let sink = layer.attention.sinks.get(head).copied();
             with_scratch(|Scratch { rows, .. }| {
@@ -335,13 +338,13 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Queries of one token over some chunks that follow each other.
+/// Queries of one token over some spans that follow each other.
 struct OneRun<'a> {
     queries: Queries<'a>,
-    chunks: Range<usize>,
+    spans: Range<usize>,
     packed: &'a mut QueryRoom,
     scores: &'a mut [Lanes],
-    /// The results of a chunk are `stride` vectors behind those of the one before.
+    /// The results of a span are `stride` vectors behind those of the one before.
     parts: &'a mut [Lanes],
     stride: usize,
     step: &'a mut StepRoom,
@@ -351,23 +354,29 @@ struct OneRun<'a> {
 impl VectorWork for OneRun<'_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let OneRun { queries, chunks, packed, scores, parts, stride, step, bytes } = self;
-        let heads = queries.heads;
-        let seen =
-            queries.seen(0).start.max(chunks.start * CHUNK)..queries.seen(0).end.min(chunks.end * CHUNK);
-        let first = seen.start;
+        let OneRun { queries, spans, packed, scores, parts, stride, step, bytes } = self;
+        let (heads, lanes, all) = (queries.heads, queries.kv.columns() + 1, queries.seen(0));
+        let span_chunks = span_chunks(all.len());
+        let first = all.start.max(spans.start * span_chunks * CHUNK);
+        let seen = first..all.end.min(spans.end * span_chunks * CHUNK);
+        let (first, end) = (seen.start / CHUNK, seen.end.div_ceil(CHUNK));
         let packed = pack(&queries, heads, packed);
-        if let Some(mut by_unit) = ByteQueries::new(&queries, packed, seen, bytes) {
-            for (chunk, parts) in chunks.zip(parts.chunks_mut(stride)) {
-                by_unit.attend_chunk::<V>(chunk, 0..heads, scores, parts);
-            }
-            return;
+        let mut by_unit = ByteQueries::new(&queries, packed, seen.clone(), bytes);
+        if by_unit.is_none() {
+            queries.kv.fetch_keys(seen.start);
         }
-        queries.kv.fetch_keys(first);
-        for (chunk, parts) in chunks.clone().zip(parts.chunks_mut(stride)) {
-            let next = Some(chunk + 1).filter(|next| *next < chunks.end);
-            let buffers = ChunkBuffers { packed, scores: &mut *scores, parts, step: &mut *step };
-            attend_chunk::<V>(&queries, chunk, next, 0..heads, buffers);
+        for (span, parts) in spans.zip(parts.chunks_mut(stride)) {
+            parts[..heads * lanes].chunks_exact_mut(lanes).for_each(|row| clear(row, None));
+            for chunk in first.max(span * span_chunks)..end.min((span + 1) * span_chunks) {
+                if let Some(by_unit) = &mut by_unit {
+                    by_unit.attend_chunk::<V>(chunk, 0..heads, scores, parts);
+                    continue;
+                }
+                let next = Some(chunk + 1).filter(|next| *next < end);
+                let (scores, parts) = (&mut *scores, &mut *parts);
+                let buffers = ChunkBuffers { packed, scores, parts, step: &mut *step };
+                attend_chunk::<V>(&queries, chunk, next, 0..heads, buffers);
+            }
         }
     }
 }
@@ -399,6 +408,11 @@ impl VectorWork for TokenBlock<'_> {
         for chunk in queries.seen(0).start / CHUNK..end {
             let next = Some(chunk + 1).filter(|next| *next < end);
             let seeing = queries.seeing(chunk, tokens);
+            for row in seeing.clone() {
+                if queries.span(row, chunk).start == chunk {
+                    clear(&mut parts[row * lanes..][..lanes], None);
+                }
+            }
             if let Some(by_unit) = &mut by_unit {
                 by_unit.attend_chunk::<V>(chunk, seeing.clone(), scores, parts);
             } else {
@@ -407,7 +421,9 @@ impl VectorWork for TokenBlock<'_> {
                 attend_chunk::<V>(&queries, chunk, next, seeing.clone(), buffers);
             }
             for row in seeing {
-                join::<V>(&mut rows[row * lanes..][..lanes], &parts[row * lanes..][..lanes]);
+                if queries.span(row, chunk).end == chunk + 1 {
+                    join::<V>(&mut rows[row * lanes..][..lanes], &parts[row * lanes..][..lanes]);
+                }
             }
         }
         for row in rows.chunks_exact_mut(lanes) {

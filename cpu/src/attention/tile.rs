@@ -11,11 +11,14 @@ pub(super) const ROW: usize = 256;
 /// few sets of a cache.
 pub(super) const ROW_LANES: usize = ROW / LANES + 1;
 
+/// Most rows that are taken together.
+pub(super) const MOST_AT_ONCE: usize = 8;
+
 /// How many of some rows are taken together.
 #[inline(always)]
 pub(super) const fn rows_at_once<V: Vector>(rows: usize) -> usize {
     match rows {
-        8.. if V::MANY => 8,
+        MOST_AT_ONCE.. if V::MANY => MOST_AT_ONCE,
         6.. if !V::MANY => 6,
         4.. => 4,
         2.. => 2,

@@ -13,6 +13,7 @@ use super::super::power_of_two::ROUNDER;
 use super::super::vector::Vector;
 use super::codes::{Coding, GROUP};
 use super::key_codes::{LARGEST, quad};
+use super::room::WeightRoom;
 use super::sizes::STEP;
 use super::stored::{KEY_LANES, QUAD, step_arrays};
 use super::tile::Ahead;
@@ -90,12 +91,13 @@ impl ValueCodes<'_> {
         seen: Option<[Range<usize>; R]>,
         ahead: Ahead,
         parts: &mut [Lanes],
+        room: &mut WeightRoom,
     ) {
         // Apart, so that each is compiled for its number of bits.
         match self.coding {
-            Coding::Eight => self.add_coding::<V, R, C>(Coding::Eight, rows, seen, ahead, parts),
-            Coding::Four => self.add_coding::<V, R, C>(Coding::Four, rows, seen, ahead, parts),
-            Coding::Two => self.add_coding::<V, R, C>(Coding::Two, rows, seen, ahead, parts),
+            Coding::Eight => self.add_coding::<V, R, C>(Coding::Eight, rows, seen, ahead, parts, room),
+            Coding::Four => self.add_coding::<V, R, C>(Coding::Four, rows, seen, ahead, parts, room),
+            Coding::Two => self.add_coding::<V, R, C>(Coding::Two, rows, seen, ahead, parts, room),
         }
     }
 
@@ -107,10 +109,11 @@ impl ValueCodes<'_> {
         seen: Option<[Range<usize>; R]>,
         ahead: Ahead,
         parts: &mut [Lanes],
+        room: &mut WeightRoom,
     ) {
         let columns = self.dim.div_ceil(LANES);
+        let weights = &mut room.0[..R];
         for first_group in (0..self.dim.div_ceil(GROUP)).step_by(GROUPS) {
-            let mut weights = [[Weights::ZERO; GROUPS]; R];
             let first = first_group * GROUP_LANES;
             let end = columns.min(first + GROUPS * GROUP_LANES);
             for i in 0..(end - first).div_ceil(GROUP_LANES) {
@@ -132,9 +135,9 @@ impl ValueCodes<'_> {
             while column < end {
                 let place = Place { first, column };
                 column += if column + C <= end {
-                    self.add_columns::<V, R, C>(coding, &weights, place, ahead, parts)
+                    self.add_columns::<V, R, C>(coding, weights, place, ahead, parts)
                 } else {
-                    self.add_columns::<V, R, 1>(coding, &weights, place, ahead, parts)
+                    self.add_columns::<V, R, 1>(coding, weights, place, ahead, parts)
                 };
             }
         }
@@ -168,7 +171,7 @@ impl ValueCodes<'_> {
     fn add_columns<V: Vector, const R: usize, const C: usize>(
         &self,
         coding: Coding,
-        weights: &[[Weights; GROUPS]; R],
+        weights: &[[Weights; GROUPS]],
         place: Place,
         ahead: Ahead,
         parts: &mut [Lanes],
@@ -253,7 +256,7 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    const ZERO: Weights = Weights { pairs: [[0; LANES]; 2], start: 0, scale: 0.0 };
+    pub(super) const ZERO: Weights = Weights { pairs: [[0; LANES]; 2], start: 0, scale: 0.0 };
 
     /// Of the weights of a step.
     #[inline(always)]

@@ -3,7 +3,7 @@
 use super::super::lanes::{LANES, Lanes};
 use super::super::math::exp_of_small;
 use super::super::vector::Vector;
-use super::chunk::weigh;
+use super::chunk::{Totals, weigh};
 use super::lines_ahead::NothingAhead;
 use super::packed::pack;
 use super::queries::Queries;
@@ -55,9 +55,7 @@ impl Weighing<'_> {
             let seeing = queries.seeing(chunk, tokens);
             score_chunk::<V>(&queries, chunk, seeing.clone(), packed, scores, step);
             let within = Within { queries: &queries, chunk };
-            weigh::<V>(within, seeing, scores, &mut NothingAhead, |row, top, total| {
-                (states[at + row][0], states[at + row][1]) = (top, total);
-            });
+            weigh::<V>(within, seeing, scores, &mut NothingAhead, &mut States(&mut states[at..at + count]));
         }
         for row in 0..count {
             let seen = queries.seen(row);
@@ -85,6 +83,22 @@ impl Weighing<'_> {
                 give(row, first, &weights[first - start..end - start], states[of_row(chunk)][0] / total);
             }
         }
+    }
+}
+
+/// The largest score and the sum of weights of each row.
+struct States<'a>(&'a mut [Lanes]);
+
+impl Totals for States<'_> {
+    #[inline(always)]
+    fn origin<V: Vector>(&mut self, row: usize, largest: f32) -> f32 {
+        self.0[row][0] = largest;
+        largest
+    }
+
+    #[inline(always)]
+    fn add(&mut self, row: usize, total: f32) {
+        self.0[row][1] = total;
     }
 }
 
