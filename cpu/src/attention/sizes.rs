@@ -25,3 +25,22 @@ pub(super) const fn most_spans(seen: usize) -> usize {
 
 /// Chunks of a short text.
 const SHORT: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_query_has_more_spans_than_there_is_room_for() {
+        let lengths = [1, 255, 256, 257, 3840, 4095, 4096, 4097, 5119, 5120, 9999, 20_000];
+        for capacity in lengths {
+            for seen in lengths.into_iter().filter(|seen| *seen <= capacity) {
+                for start in 0..2 * 4 * CHUNK {
+                    let span = span_chunks(seen) * CHUNK;
+                    let spans = (start + seen).div_ceil(span) - start / span;
+                    assert!(spans <= most_spans(capacity), "{seen} from {start} on, of {capacity}: {spans}");
+                }
+            }
+        }
+    }
+}

@@ -43,6 +43,24 @@ fn attention_over_several_chunks_is_the_naive_formula_and_the_same_in_every_batc
     }
 }
 
+/// From 4096 positions on, four chunks are one span.
+#[test]
+fn long_texts_are_the_naive_formula_and_the_same_in_every_batch() {
+    for (positions, window) in [
+        (positions(4090, 12), usize::MAX),
+        (positions(5119, 2), usize::MAX),
+        (positions(5700, 9), 4100),
+        (positions(5700, 9), 4097),
+        (positions(5700, 9), 4096),
+    ] {
+        let mut case = Case::new(heads(3, 1), 8, positions);
+        case.window = window;
+        case.check(&format!("window {window} {positions:?}"));
+        case.sinks = vec![9.0, 0.5, -90.0];
+        case.check(&format!("sinks and window {window} {positions:?}"));
+    }
+}
+
 #[test]
 fn windows_caps_and_slopes_are_those_of_the_naive_formula() {
     for positions in [positions(0, 40), positions(240, 40), positions(530, 1)] {

@@ -18,6 +18,7 @@ fn every_type_has_the_same_bits_on_every_instruction_set_in_every_batch_and_stor
             (heads(1, 1), 300, positions(30, 4), usize::MAX),
             (heads(2, 1), 1, positions(500, 17), 9),
             (heads(8, 1), 16, positions(255, 2), usize::MAX),
+            (heads(8, 1), 16, positions(4095, 3), usize::MAX),
         ] {
             let mut case = Case::new(heads, dim, positions);
             (case.types, case.window) = (types, window);
@@ -59,24 +60,25 @@ fn few_bits_stay_near_what_floats_give() {
 
 #[test]
 fn every_type_has_the_same_bits_on_every_number_of_threads() {
-    for types in all_types() {
-        let mut case = Case::new(heads(8, 2), 64, positions(600, 37));
+    let long = [KvType::F16, KvType::Q8].map(|kv_type| (kv_type.into(), 5200));
+    for (types, past) in all_types().into_iter().map(|types| (types, 600)).chain(long) {
+        let mut case = Case::new(heads(8, 2), 64, positions(past, 37));
         case.types = types;
         let (width, isa) = (case.heads * case.dim, Isa::best());
         let run = |threads| {
             let cpu = Cpu::with_threads(isa, threads).unwrap();
             let mut layer = case.empty_layer(0);
             layer.store(&cpu, 0, &case.keys, &case.values);
-            let mut buffer = AttentionBuffer::new(case.heads, case.dim, 637).unwrap();
+            let mut buffer = AttentionBuffer::new(case.heads, case.dim, past + 37).unwrap();
             let mut out = vec![0.0; case.q.len()];
             let (one, many) = (&case.q[..width], &case.q[width..]);
             let (out_one, out_many) = out.split_at_mut(width);
-            cpu.attend(&case.attention(), &layer, 600, one, &mut buffer, out_one);
-            cpu.attend(&case.attention(), &layer, 601, many, &mut buffer, out_many);
+            cpu.attend(&case.attention(), &layer, past, one, &mut buffer, out_one);
+            cpu.attend(&case.attention(), &layer, past + 1, many, &mut buffer, out_many);
             out
         };
         let expected = run(1);
-        assert!([2, 3].into_iter().all(|threads| run(threads) == expected), "{types}");
+        assert!([2, 3].into_iter().all(|threads| run(threads) == expected), "{types} {past}");
     }
 }
 
