@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use qsf_converter::COMPANIONS;
+use qsf_format::PartialFile;
 use qsf_runtime::file_identity::FileIdentity;
 use qsf_runtime::source::WeightSource;
 use qsf_runtime::{Result, RuntimeError};
@@ -27,6 +28,8 @@ struct Written {
     option: &'static str,
     path: PathBuf,
     file: FileIdentity,
+    /// The name that it has until it is whole.
+    partial: FileIdentity,
 }
 
 impl OwnFiles {
@@ -64,7 +67,10 @@ impl OwnFiles {
         option: &'static str,
         paths: impl IntoIterator<Item = &'a PathBuf>,
     ) -> OwnFiles {
-        let written = |path: &PathBuf| Written { option, path: path.clone(), file: FileIdentity::of(path) };
+        let written = |path: &PathBuf| {
+            let partial = FileIdentity::of(&PartialFile::name_of_partial(path));
+            Written { option, path: path.clone(), file: FileIdentity::of(path), partial }
+        };
         self.written.extend(paths.into_iter().map(written));
         self
     }
@@ -78,22 +84,30 @@ impl OwnFiles {
     /// # Errors
     /// When something would be lost.
     pub fn check(&self) -> Result<()> {
-        for (i, Written { option, path, file }) in self.written.iter().enumerate() {
-            let lost = self.read.iter().find(|read| read.file.is_lost_by(file));
-            let why = match lost {
-                Some(Read { option, of_model: true, .. }) => {
-                    format!("one of the model's own files ({option})")
-                }
-                Some(Read { option, .. }) => format!("what {option} reads"),
-                None => match self.written[..i].iter().find(|other| other.file.is(file)) {
-                    Some(other) => format!("what {} writes", other.option),
-                    None => continue,
-                },
-            };
-            let path = path.display();
-            let problem =
-                format!("{option} {path}: this is {why}, and would be replaced; choose another name");
-            return Err(RuntimeError::Request(problem));
+        for (i, written) in self.written.iter().enumerate() {
+            let Written { option, path, file, partial } = written;
+            let (others, name) = (&self.written[..i], path.display());
+            // Each place that writing it takes, and what is lost there.
+            let places =
+                [(file, "this".to_owned()), (partial, format!("{name}.partial, as which it is written,"))];
+            for (place, is) in places {
+                let lost = self.read.iter().find(|read| read.file.is_lost_by(place));
+                let why = match lost {
+                    Some(Read { option, of_model: true, .. }) => {
+                        format!("one of the model's own files ({option})")
+                    }
+                    Some(Read { option, .. }) => format!("what {option} reads"),
+                    None => match others.iter().find(|other| other.file.is(place) || other.partial.is(place))
+                    {
+                        Some(other) => format!("what {} writes", other.option),
+                        None => continue,
+                    },
+                };
+                let problem =
+                    format!("{option} {name}: {is} is {why}, and would be replaced; choose another name");
+                return Err(RuntimeError::Request(problem));
+            }
+            PartialFile::check_name(path)?;
         }
         Ok(())
     }
@@ -110,12 +124,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         fs::create_dir(path("adapter")).unwrap();
-        for name in ["text", "adapter/config.json"] {
+        for name in ["text", "late.partial", "adapter/config.json"] {
             fs::write(path(name), "").unwrap();
         }
         let check = |out: &str| {
-            let files =
-                OwnFiles::default().reads("--file", [&path("text")]).reads("--lora", [&path("adapter")]);
+            let files = OwnFiles::default()
+                .reads("--file", [&path("text"), &path("late.partial")])
+                .reads("--lora", [&path("adapter")]);
             let files = files.writes("--plan", [&path("plan")]).writes("--out", [&path(out)]);
             files.check().err().map(|error| error.to_string())
         };
@@ -131,5 +146,10 @@ mod tests {
         refused("adapter/config.json", "what --lora reads");
         refused("plan", "what --plan writes");
         refused("adapter", "what --lora reads");
+        // The name that an output has until it is whole.
+        let late = path("late").display().to_string();
+        let expected = format!("--out {late}: {late}.partial, as which it is written, is what --file reads");
+        assert_eq!(check("late"), Some(format!("{expected}, and would be replaced; choose another name")));
+        refused("plan.partial", "what --plan writes");
     }
 }

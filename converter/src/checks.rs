@@ -1,8 +1,8 @@
 //! What cannot end well, found before anything is read: the user hears it now, not when everything else is done.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use qsf_format::{BlockSize, FormatError, MAX_CLUSTERS};
+use qsf_format::{BlockSize, FormatError, MAX_CLUSTERS, PartialFile};
 use qsf_runtime::RuntimeError;
 use qsf_runtime::eval::check_tokens;
 use qsf_runtime::file_identity::FileIdentity;
@@ -31,10 +31,12 @@ pub(crate) fn check_request(source: &dyn WeightSource, out: &Path, options: &Con
     Ok(check_tokens(text, source.config().vocab)?)
 }
 
-/// An output that is one of the inputs would destroy it, `--force` or not.
+/// An output that is one of the inputs would destroy it, `--force` or not. So would the name that an output has until it is whole.
 pub(crate) fn refuse_own_input(source: &dyn WeightSource, out: &Path) -> Result<()> {
     let written = FileIdentity::of(out);
-    let is_input = source.files().iter().any(|file| FileIdentity::of(file).is_lost_by(&written));
+    let is_lost =
+        |file: &PathBuf| FileIdentity::of(file).is_lost_by(&written) || PartialFile::is_partial_of(file, out);
+    let is_input = source.files().iter().any(is_lost);
     if is_input { Err(ConvertError::OutputIsInput { path: out.to_owned() }) } else { Ok(()) }
 }
 

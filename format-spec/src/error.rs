@@ -76,6 +76,16 @@ pub enum FormatError {
         /// What is there.
         found: &'static str,
     },
+    /// A file has the name of one in the making, and no program of ours has begun it.
+    #[error(
+        "{}: this file has not been begun by qsf, which writes an output under this name until it is whole: move it, or choose \
+         another output",
+        path.display()
+    )]
+    ForeignFile {
+        /// The name of the file.
+        path: PathBuf,
+    },
     /// A folder has the name of one in the making, and no program of ours has made it.
     #[error(
         "{}: this folder has files and no empty file .lock, so qsf has not left it: move or remove it, or choose another \
@@ -249,6 +259,7 @@ impl FormatError {
             | FormatError::IsDirectory { .. }
             | FormatError::NotRegularFile { .. }
             | FormatError::InTheWay { .. }
+            | FormatError::ForeignFile { .. }
             | FormatError::ForeignFolder { .. }
             | FormatError::NotAModel { .. }
             | FormatError::NotOnlyAModel { .. } => Failure::Usage,

@@ -1,12 +1,17 @@
 //! A file that gets its name only when it is whole: written as `NAME.partial`, synced, then renamed.
 
 use std::fs::{self, File, TryLockError};
-use std::io;
+use std::io::{self, Read as _, Seek as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::error::FormatError;
-use crate::side_file::{Links, open_side_file};
+use crate::side_file::{Links, open_side_file, read_side_file};
+
+/// What files begin with that a crash leaves unfinished: nothing yet, where the beginning is written last, as that of models; the mark of
+/// our formats; an item of a task. Whatever else is not empty belongs to somebody.
+const BEGINNINGS: [&[u8]; 3] = [&[0; 16], b"QSF", br#"{"item":"#];
+const MOST_OF_BEGINNING: u64 = 16;
 
 /// The partial files of this process, for [`abandon_partial_files`].
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
@@ -57,11 +62,11 @@ pub struct PartialFile {
 }
 
 impl PartialFile {
-    /// Starts `path` and gives the empty, locked file to write to.
+    /// Starts `path` and gives the empty, locked file to write to. What a crash has left of an earlier one is replaced.
     ///
     /// # Errors
-    /// When `path` exists and `force` is off, it is a directory or a device, its directory is missing, or another process
-    /// writes the same file.
+    /// When `path` exists and `force` is off, it is a directory or a device, its directory is missing, another process writes the
+    /// same file, or something else has the name of the partial file.
     pub fn create(path: &Path, force: bool) -> Result<(PartialFile, File), FormatError> {
         if path.is_dir() {
             return Err(FormatError::IsDirectory { path: path.to_owned() });
@@ -72,14 +77,39 @@ impl PartialFile {
             let source = io::Error::new(io::ErrorKind::NotFound, "there is no such folder");
             return Err(FormatError::io(parent, "write to", source));
         }
-        let mut name = path.as_os_str().to_owned();
-        name.push(".partial");
-        let partial = PathBuf::from(name);
+        let partial = PartialFile::name_of_partial(path);
         let mut unfinished = unfinished();
         let file = claim(&partial)?;
         unfinished.push(partial.clone());
         drop(unfinished);
         Ok((PartialFile { path: path.to_owned(), partial, force, published: false }, file))
+    }
+
+    /// Whether `path` can be started as far as its partial file goes. To be asked before work whose result is written in the end.
+    ///
+    /// # Errors
+    /// When something else has the name of that file.
+    pub fn check_name(path: &Path) -> Result<(), FormatError> {
+        let partial = PartialFile::name_of_partial(path);
+        // What is no file is in the way of a file, but may be a folder in the making.
+        if !partial.symlink_metadata().is_ok_and(|found| found.is_file()) {
+            return Ok(());
+        }
+        check_left(&partial, &read_side_file(&partial, Links::Refused)?)
+    }
+
+    /// Whether the file `path` has the name, or is a link to it, under which `out` would be written: reading the one while writing the
+    /// other would destroy it.
+    pub fn is_partial_of(path: &Path, out: &Path) -> bool {
+        File::open(path)
+            .is_ok_and(|file| same_file(&PartialFile::name_of_partial(out), &file).unwrap_or(false))
+    }
+
+    /// The name of `path` while it is written.
+    pub fn name_of_partial(path: &Path) -> PathBuf {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".partial");
+        name.into()
     }
 
     /// The final name.
@@ -162,8 +192,21 @@ fn claim(partial: &Path) -> Result<File, FormatError> {
     if !same_file(partial, &file).map_err(|e| FormatError::io(partial, "check", e))? {
         return refuse("another process has just finished it; try again");
     }
+    check_left(partial, &file)?;
     file.set_len(0).map_err(|e| FormatError::io(partial, "truncate", e))?;
     Ok(file)
+}
+
+/// # Errors
+/// When a file is neither empty nor begins as those do that a crash leaves.
+fn check_left(partial: &Path, mut file: &File) -> Result<(), FormatError> {
+    let mut found = Vec::new();
+    let read = file.take(MOST_OF_BEGINNING).read_to_end(&mut found).and_then(|_| file.rewind());
+    read.map_err(|e| FormatError::io(partial, "read", e))?;
+    if found.is_empty() || BEGINNINGS.iter().any(|beginning| found.starts_with(beginning)) {
+        return Ok(());
+    }
+    Err(FormatError::ForeignFile { path: partial.to_owned() })
 }
 
 #[cfg(unix)]
@@ -184,6 +227,30 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
+
+    #[test]
+    fn what_a_crash_left_is_replaced_and_what_somebody_else_has_there_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, partial) = (dir.path().join("out"), dir.path().join("out.partial"));
+        for left in [&b""[..], &[0; 16], &[0; 900], b"QSF", b"QSF and more", br#"{"item":0}"#] {
+            fs::write(&partial, left).unwrap();
+            PartialFile::check_name(&path).unwrap();
+            let (_target, file) = PartialFile::create(&path, false).unwrap();
+            assert_eq!(file.metadata().unwrap().len(), 0, "{left:?}");
+        }
+        for foreign in [&b"Q"[..], b"QS", b"notes", b"GGUF", &[0; 15], b"\0QSF", br#"{"messages":[]}"#] {
+            fs::write(&partial, foreign).unwrap();
+            let refused = [false, true].map(|force| PartialFile::create(&path, force).err());
+            for error in refused.into_iter().chain([PartialFile::check_name(&path).err()]) {
+                assert!(matches!(error, Some(FormatError::ForeignFile { .. })), "{foreign:?}: {error:?}");
+            }
+            assert_eq!(fs::read(&partial).unwrap(), foreign);
+        }
+        assert!(PartialFile::is_partial_of(&partial, &path) && !PartialFile::is_partial_of(&path, &path));
+        let link = dir.path().join("link");
+        symlink(&partial, &link).unwrap();
+        assert!(PartialFile::is_partial_of(&link, &path), "what it leads to would be lost");
+    }
 
     #[test]
     fn what_is_no_file_is_never_replaced_by_one() {

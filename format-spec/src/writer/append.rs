@@ -11,6 +11,7 @@ use crate::chunk::Compression;
 use crate::directory::SectionTag;
 use crate::error::FormatError;
 use crate::header::HEADER_BYTES;
+use crate::partial_file::PartialFile;
 use crate::reader::QsfFile;
 
 /// Puts an evaluation, as JSON, into the file at `path`, in the place of one that it has. Returns the size of the file.
@@ -66,6 +67,9 @@ fn copy_without(
     // Whoever writes these puts them last.
     if let Some(section) = old.iter().find(|section| section.offset < end) {
         return Err(unsupported(format!("a section {} before others", section.tag)));
+    }
+    if PartialFile::is_partial_of(path, out) {
+        return Err(FormatError::ForeignFile { path: path.to_owned() });
     }
     let (header, permissions) = (file.header().clone(), fs::metadata(path).map(|found| found.permissions()));
     let (block, tables) = (header.block, **file.tables());

@@ -100,6 +100,29 @@ fn a_run_and_an_evaluation_keep_models_tasks_and_prompts() {
     }
 }
 
+/// A download that has not got its name yet, say.
+#[test]
+fn an_input_may_be_called_as_an_output_is_before_it_is_whole() {
+    let desk = Desk::new();
+    desk.call("qsf-convert demo-1m m.gguf --quant F16").run().ok();
+    for (from, to) in [("a.qsf", "b.qsf.partial"), ("m.gguf", "b.gguf.partial"), ("m.gguf", "c.qsf.partial")]
+    {
+        fs::copy(desk.path(from), desk.path(to)).unwrap();
+    }
+    let text = "--file text.txt -c 64 --chunks 1 --force";
+    for (line, says) in [
+        ("qsf-convert b.qsf.partial b.qsf -q 4bit --allow-requantize", &["b.qsf", "own files"][..]),
+        ("qsf-convert b.gguf.partial b.gguf --quant F16", &["b.gguf", "own files"]),
+        ("qsf-convert c.qsf.partial c.qsf", &["c.qsf", "own files"]),
+        (&format!("qsf-eval b.qsf.partial {text} --part 1/1 --part-out b.qsf"), &["b.qsf.partial", "MODEL"]),
+        (&format!("qsf-eval b.qsf.partial {text} --save-base b.qsf"), &["b.qsf.partial", "MODEL"]),
+        ("qsf-run b.qsf.partial -p Once --attention b.qsf", &["b.qsf.partial", "MODEL"]),
+    ] {
+        desk.refuses(line, says);
+    }
+    desk.call("qsf-convert c.qsf.partial d.qsf").run().ok();
+}
+
 #[cfg(unix)]
 #[test]
 fn a_file_is_known_by_all_of_its_names() {

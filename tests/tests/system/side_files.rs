@@ -123,6 +123,30 @@ fn what_a_crash_left_of_a_directory_is_still_cleared() {
 }
 
 #[test]
+fn a_file_in_the_place_of_an_unfinished_one_stays() {
+    let desk = Desk::new();
+    desk.call("qsf-convert demo-1m a.qsf --quant 8bit").ok();
+    let text = "--file text.txt -c 64 --chunks 1";
+    for (line, name) in [
+        ("qsf-convert demo-1m b.qsf", "b.qsf"),
+        ("qsf-convert demo-1m b.gguf --quant F16", "b.gguf"),
+        (&format!("qsf-convert demo-1m b.qsf {FITTED} --stats-out stats"), "stats"),
+        (&format!("qsf-convert demo-1m b.qsf {FITTED} --save-plan plan.json"), "plan.json"),
+        (&format!("qsf-eval a.qsf {text} --save-base base"), "base"),
+        (&format!("qsf-eval a.qsf {text} --part 1/1 --part-out part"), "part"),
+        ("qsf-run a.qsf -p Once --attention seen.safetensors", "seen.safetensors"),
+        ("qsf-inspect report a.qsf --out report.html", "report.html"),
+    ] {
+        let partial = format!("{name}.partial");
+        fs::write(desk.path(&partial), OWN).unwrap();
+        for force in ["", " --force"] {
+            desk.stays(&format!("{line}{force}"), 2, &[&partial, "not been begun by qsf", "move it"]);
+        }
+        fs::remove_file(desk.path(&partial)).unwrap();
+    }
+}
+
+#[test]
 fn a_file_or_a_link_in_the_place_of_a_journal_stays_and_is_not_followed() {
     let desk = Desk::new();
     for (name, text) in [("o.qsf.journal", "text.txt"), ("o.qsf.text.journal", "self")] {
