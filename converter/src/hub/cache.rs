@@ -1,11 +1,13 @@
 //! The folder that all tools of the hub share (huggingface.co/docs/hub/local-cache): contents in `blobs`, named by their hash;
 //! `snapshots/COMMIT` with the files of a commit as links to them; in `refs` the commit that a branch or tag was at.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
+
+use qsf_format::{Links, open_side_file};
 
 use super::error::{HubError, Result};
 use super::reference::is_commit;
@@ -138,12 +140,7 @@ impl RepoCache {
     pub fn lock(&self, etag: &str, watch: &Watch<'_>) -> Result<File> {
         let path = self.locks.join(format!("{etag}.lock"));
         make_parent(&path)?;
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(|e| HubError::io(&path, "create", e))?;
+        let file = open_side_file(&path, Links::Refused)?;
         let mut told = false;
         loop {
             match file.try_lock() {

@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use qsf_format::Failure;
 use qsf_format::printable::quote;
+use qsf_format::{Failure, FormatError};
 
 /// Why a model of the hub could not be had, or a file not be put there.
 #[derive(Debug, thiserror::Error)]
@@ -154,6 +154,9 @@ pub enum HubError {
         /// The system's answer.
         source: io::Error,
     },
+    /// What is in the place of a file of the cache.
+    #[error(transparent)]
+    Cache(#[from] FormatError),
     /// An upload needs to say who sends it.
     #[error("{repo}: an upload needs a token that may write there: set HF_TOKEN, or run `hf auth login`")]
     NoToken {
@@ -216,6 +219,7 @@ impl HubError {
             | HubError::UploadOffline { .. }
             | HubError::Exists { .. } => Failure::Usage,
             HubError::Io { source, .. } => Failure::of_io(source),
+            HubError::Cache(error) => error.failure(),
             HubError::Interrupted | HubError::UploadInterrupted => Failure::Interrupted,
             HubError::NoModel { .. }
             | HubError::NotBuilt { .. }

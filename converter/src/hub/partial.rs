@@ -1,10 +1,11 @@
 //! A file that is being downloaded: `HASH.incomplete` beside its final place, kept when the download ends early, so that the
 //! next one goes on where it stopped.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use qsf_format::{Links, open_side_file};
 use qsf_runtime::progress::Cancel;
 
 use super::cache::make_parent;
@@ -30,13 +31,7 @@ impl Partial {
         path.push(".incomplete");
         let path = PathBuf::from(path);
         make_parent(&path)?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(|e| HubError::io(&path, "create", e))?;
+        let file = open_side_file(&path, Links::Refused)?;
         let digest = FileDigest::for_etag(etag, size);
         let mut partial = Partial { path, file, etag: etag.to_owned(), size, len: 0, digest };
         partial.take_over(cancel)?;

@@ -159,6 +159,30 @@ fn a_wrong_hash_is_an_error_and_the_file_is_gone() {
     hub.download("org/name");
 }
 
+/// Several users may write to one cache.
+#[cfg(unix)]
+#[test]
+fn a_link_in_the_place_of_a_download_or_a_lock_is_not_followed() {
+    let hub = FakeHub::new(&model_files());
+    let blob = hub.repo().join("blobs").join(sha256(&weights(100_000)));
+    let lock = hub.settings().cache.join(".locks").join(hub.repo().file_name().unwrap());
+    let lock = lock.join(format!("{}.lock", blob.file_name().unwrap().to_str().unwrap()));
+    let own = hub.repo().join("own");
+    for place in [blob.with_extension("incomplete"), lock] {
+        fs::create_dir_all(place.parent().unwrap()).unwrap();
+        fs::write(&own, "years of work").unwrap();
+        // The lock of the attempt before.
+        let _ = fs::remove_file(&place);
+        std::os::unix::fs::symlink(&own, &place).unwrap();
+        let error = hub.refused();
+        assert!(error.to_string().contains("this is a link"), "{error}");
+        assert_eq!(error.failure(), Failure::Usage);
+        assert_eq!(fs::read_to_string(&own).unwrap(), "years of work");
+        fs::remove_file(place).unwrap();
+    }
+    hub.download("org/name");
+}
+
 #[test]
 fn a_file_that_changes_meanwhile_is_downloaded_anew() {
     let hub = FakeHub::new(&model_files());
