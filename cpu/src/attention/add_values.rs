@@ -4,10 +4,10 @@ use std::ops::Range;
 
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::{Vector, VectorWork};
-use super::room::{StepRoom, WeightRoom};
+use super::room::StepRoom;
 use super::source::Source;
 use super::tile::{Ahead, ROW_LANES, add_products, by_rows, rows_at_once};
-use super::value_codes::{ValueCodes, WeightRows};
+use super::value_codes::{ValueCodes, WeightRoom, WeightRows};
 use super::within::{Seen, Within};
 
 /// Adds the values at those positions of a step that a row sees, times its weights, to the parts of rows `rows`.

@@ -5,8 +5,7 @@ use super::super::aligned::AlignedFloats;
 use super::super::bf16_unit::{Columns, RowLine};
 use super::super::byte_unit::{ByteRows, ByteSums};
 use super::key_codes::QueryGroup;
-use super::tile::MOST_AT_ONCE;
-use super::value_codes::{GROUP_LANES, GROUPS, VECTORS, Weights};
+use super::value_codes::{GROUP_LANES, GROUPS, VECTORS, WeightRoom};
 
 /// Queries as products take them: buffers that grow.
 #[derive(Default)]
@@ -21,15 +20,6 @@ pub(super) struct StepRoom {
     pub keys: AlignedFloats,
     pub values: AlignedFloats,
     pub weights: WeightRoom,
-}
-
-/// Weights of some rows times scales, for values in codes. Kept, for it would be filled with zeros at every step.
-pub(super) struct WeightRoom(pub [[Weights; GROUPS]; MOST_AT_ONCE]);
-
-impl Default for WeightRoom {
-    fn default() -> WeightRoom {
-        WeightRoom([[Weights::ZERO; GROUPS]; MOST_AT_ONCE])
-    }
 }
 
 /// Vectors of 16 dimensions whose values a matrix unit for bytes sums up at once.

@@ -13,10 +13,9 @@ use super::super::power_of_two::ROUNDER;
 use super::super::vector::Vector;
 use super::codes::{Coding, GROUP};
 use super::key_codes::{LARGEST, quad};
-use super::room::WeightRoom;
 use super::sizes::STEP;
 use super::stored::{KEY_LANES, QUAD, step_arrays};
-use super::tile::Ahead;
+use super::tile::{Ahead, MOST_AT_ONCE};
 
 /// Vectors of 16 positions of a step. A quad has one of each, as [`Order::Values`](super::stored::Order::Values) says.
 pub(super) const VECTORS: usize = STEP / LANES;
@@ -42,6 +41,15 @@ pub(super) struct WeightRows<'a> {
     /// Those that each row gives the positions of the step, one row behind the other by `stride`.
     pub weights: &'a [Lanes],
     pub stride: usize,
+}
+
+/// Weights of some rows times scales, for values in codes. Kept, for it would be filled with zeros at every step.
+pub(super) struct WeightRoom([[Weights; GROUPS]; MOST_AT_ONCE]);
+
+impl Default for WeightRoom {
+    fn default() -> WeightRoom {
+        WeightRoom([[Weights::ZERO; GROUPS]; MOST_AT_ONCE])
+    }
 }
 
 impl ValueCodes<'_> {
@@ -256,7 +264,7 @@ pub(super) struct Weights {
 }
 
 impl Weights {
-    pub(super) const ZERO: Weights = Weights { pairs: [[0; LANES]; 2], start: 0, scale: 0.0 };
+    const ZERO: Weights = Weights { pairs: [[0; LANES]; 2], start: 0, scale: 0.0 };
 
     /// Of the weights of a step.
     #[inline(always)]
