@@ -42,7 +42,12 @@ impl OwnFiles {
     ) -> OwnFiles {
         for path in paths {
             match std::fs::read_dir(path) {
-                Ok(entries) => entries.flatten().for_each(|entry| self.read(option, &entry.path(), false)),
+                // What is unfinished is not read, but may be what a crash has left of this very call.
+                Ok(entries) => entries
+                    .flatten()
+                    .map(|entry| entry.path())
+                    .filter(|path| path.extension().is_none_or(|end| end != "partial"))
+                    .for_each(|path| self.read(option, &path, false)),
                 Err(_) => self.read(option, path, false),
             }
         }
@@ -124,7 +129,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         fs::create_dir(path("adapter")).unwrap();
-        for name in ["text", "late.partial", "adapter/config.json"] {
+        for name in ["text", "late.partial", "adapter/config.json", "adapter/left.partial"] {
             fs::write(path(name), "").unwrap();
         }
         let check = |out: &str| {
@@ -141,7 +146,7 @@ mod tests {
                 Some(format!("--out {path}: this is {why}, and would be replaced; choose another name"))
             );
         };
-        assert_eq!((check("new"), check("adapter/new")), (None, None));
+        assert_eq!((check("new"), check("adapter/new"), check("adapter/left")), (None, None, None));
         refused("adapter/../text", "what --file reads");
         refused("adapter/config.json", "what --lora reads");
         refused("plan", "what --plan writes");

@@ -76,10 +76,10 @@ pub enum FormatError {
         /// What is there.
         found: &'static str,
     },
-    /// A file has the name of one in the making, and no program of ours has begun it.
+    /// A file has the name of one in the making, and does not begin as those do that programs of ours leave.
     #[error(
-        "{}: this file has not been begun by qsf, which writes an output under this name until it is whole: move it, or choose \
-         another output",
+        "{}: this does not look like an unfinished file of qsf, which writes an output under this name until it is whole: move or \
+         remove it, or choose another output",
         path.display()
     )]
     ForeignFile {

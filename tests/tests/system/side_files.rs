@@ -140,7 +140,11 @@ fn a_file_in_the_place_of_an_unfinished_one_stays() {
         let partial = format!("{name}.partial");
         fs::write(desk.path(&partial), OWN).unwrap();
         for force in ["", " --force"] {
-            desk.stays(&format!("{line}{force}"), 2, &[&partial, "not been begun by qsf", "move it"]);
+            desk.stays(
+                &format!("{line}{force}"),
+                2,
+                &[&partial, "unfinished file of qsf", "move or remove it"],
+            );
         }
         fs::remove_file(desk.path(&partial)).unwrap();
     }
