@@ -6,6 +6,8 @@ use super::tile::ROW;
 pub(super) const STEP: usize = 64;
 /// Positions of a chunk.
 pub(super) const CHUNK: usize = ROW;
+/// Chunks of the longest text that is a short one.
+const SHORT: usize = 16;
 
 /// Chunks of a span of a query that sees so many positions: the weights of a span are relative to the largest score so far, and results
 /// of spans are joined. So nothing depends on where the work of a thread ends, and of a long text little is kept to be joined. Of a
@@ -22,9 +24,6 @@ pub(super) const fn most_spans(seen: usize) -> usize {
     let long = seen.div_ceil(span_chunks(seen) * CHUNK) + 1;
     if long > short { long } else { short }
 }
-
-/// Chunks of a short text.
-const SHORT: usize = 16;
 
 #[cfg(test)]
 mod tests {
