@@ -78,8 +78,8 @@ pub enum FormatError {
     },
     /// A file has the name of one in the making, and does not begin as those do that programs of ours leave.
     #[error(
-        "{}: this does not look like an unfinished file of qsf, which writes an output under this name until it is whole: move or \
-         remove it, or choose another output",
+        "{}: qsf writes an output under this name until it is whole, and this is no unfinished file of qsf: move or remove it, or \
+         choose another output",
         path.display()
     )]
     ForeignFile {

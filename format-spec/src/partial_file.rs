@@ -10,7 +10,7 @@ use crate::side_file::{Links, open_side_file, read_side_file};
 
 /// What files begin with that a crash leaves unfinished: nothing yet, where the beginning is written last, as that of models; the mark of
 /// our formats; an item of a task. Whatever else is not empty belongs to somebody.
-const BEGINNINGS: [&[u8]; 3] = [&[0; 16], b"QSF", br#"{"item":"#];
+const BEGINNINGS: [&[u8]; 5] = [&[0; 16], b"QSF1", b"QSF-", b"QSFSTATS", br#"{"item":"#];
 const MOST_OF_BEGINNING: u64 = 16;
 
 /// The partial files of this process, for [`abandon_partial_files`].
@@ -232,13 +232,16 @@ mod tests {
     fn what_a_crash_left_is_replaced_and_what_somebody_else_has_there_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let (path, partial) = (dir.path().join("out"), dir.path().join("out.partial"));
-        for left in [&b""[..], &[0; 16], &[0; 900], b"QSF", b"QSF and more", br#"{"item":0}"#] {
+        for left in
+            [&b""[..], &[0; 16], &[0; 900], b"QSF1", b"QSF1 and more", b"QSF-BASE-LOGPROBS", br#"{"item":0}"#]
+        {
             fs::write(&partial, left).unwrap();
             PartialFile::check_name(&path).unwrap();
             let (_target, file) = PartialFile::create(&path, false).unwrap();
             assert_eq!(file.metadata().unwrap().len(), 0, "{left:?}");
         }
-        for foreign in [&b"Q"[..], b"QS", b"notes", b"GGUF", &[0; 15], b"\0QSF", br#"{"messages":[]}"#] {
+        for foreign in [&b"Q"[..], b"QSF", b"QSF: notes", b"GGUF", &[0; 15], b"\0QSF", br#"{"messages":[]}"#]
+        {
             fs::write(&partial, foreign).unwrap();
             let refused = [false, true].map(|force| PartialFile::create(&path, force).err());
             for error in refused.into_iter().chain([PartialFile::check_name(&path).err()]) {

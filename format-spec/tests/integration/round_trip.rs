@@ -282,3 +282,16 @@ fn an_evaluation_is_appended_to_a_complete_file_before_it_gets_its_name() {
     assert_eq!(read.section_bytes(SectionTag::EVALUATION).unwrap().as_deref(), Some(&json[..]));
     assert_eq!(read.meta().unwrap(), Some(meta()));
 }
+
+/// Reading the one while writing the other would destroy it.
+#[test]
+fn a_file_that_is_called_as_a_new_one_is_before_it_is_whole_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, out) = (dir.path().join("b.qsf.partial"), dir.path().join("b.qsf"));
+    write(&dir.path().join("a.qsf"), Compression::None).unwrap();
+    std::fs::rename(dir.path().join("a.qsf"), &path).unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let refused = store_adapters(&QsfFile::open(&path).unwrap(), &[], &out, true);
+    assert!(matches!(refused, Err(FormatError::ForeignFile { .. })), "{refused:?}");
+    assert!(std::fs::read(&path).unwrap() == before && !out.exists());
+}
