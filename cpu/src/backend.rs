@@ -1,5 +1,6 @@
 //! What computes: an instruction set, and threads.
 
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use super::isa::{CpuError, Isa};
@@ -59,9 +60,15 @@ impl Cpu {
         self.pool.for_each(tasks, work, task);
     }
 
-    /// [`Pool::for_each_in_runs`] on the threads of this backend.
-    pub fn for_each_in_runs<F: Fn(usize) + Sync>(&self, tasks: usize, work: usize, task: F) {
-        self.pool.for_each_in_runs(tasks, work, task);
+    /// [`Pool::for_each_part`] on the threads of this backend.
+    pub fn for_each_part<F: Fn(Range<usize>) + Sync>(
+        &self,
+        units: usize,
+        sizes: RangeInclusive<usize>,
+        work: usize,
+        task: F,
+    ) {
+        self.pool.for_each_part(units, sizes, work, task);
     }
 
     /// [`Pool::for_each_chunk`] on the threads of this backend.

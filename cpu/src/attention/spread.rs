@@ -106,8 +106,8 @@ impl Cpu {
         let run = spans.div_ceil((RUNS_PER_THREAD * self.threads()).div_ceil(layer.kv.kv_heads()));
         let runs = spans.div_ceil(run);
         let shared = Shared::new(&mut *parts);
-        self.for_each_in_runs(layer.kv.kv_heads() * runs, work, |task| {
-            let (kv_head, first) = (task / runs, task % runs * run);
+        self.for_each_part(layer.kv.kv_heads() * runs, 1..=1, work, |part| {
+            let (kv_head, first) = (part.start / runs, part.start % runs * run);
             let count = run.min(spans - first);
             let start = (kv_head * spans + first) * span_floats;
             // SAFETY: each span of each head is in one task.

@@ -3,12 +3,14 @@
 //! | File | Duty |
 //! |---|---|
 //! | `pool` | the threads, and the regions of work that they share |
+//! | `parts` | work that threads take in parts, which become smaller |
 //! | `gate` | how workers get into a region and out again, and how all of them sleep |
 //! | `sync` | what the gate is made of, and how threads wait that are awake |
 //! | `cores` | physical cores, pinning, the number of threads by default |
 
 mod cores;
 mod gate;
+mod parts;
 mod pool;
 mod sync;
 

@@ -14,9 +14,6 @@ use super::gate::{Gate, Padded};
 /// Multiply-adds below which entering the pool costs more than it saves.
 const WORTH_THREADS: usize = 1 << 16;
 
-/// Most parts that tasks are cut into, one for each thread ([`Pool::for_each_in_runs`]): more threads share them.
-const MOST_RUNS: usize = 32;
-
 /// Where the threads of a pool run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pinning {
@@ -200,34 +197,6 @@ impl Pool {
         if let Some(panic) = panic {
             resume_unwind(panic);
         }
-    }
-
-    /// [`Pool::for_each`], where each thread has a run of tasks that follow each other, and takes those of others once its own are done. So
-    /// what it reads lies in a row, if that of the tasks does: memory that threads take turns in is read more slowly
-    /// (docs/measurements/cpu-kernels.md, "Tasks in a row"). No task may wait for another.
-    ///
-    /// # Panics
-    /// When a task does.
-    pub fn for_each_in_runs<F: Fn(usize) + Sync>(&self, tasks: usize, work: usize, task: F) {
-        let runs = self.threads().min(MOST_RUNS);
-        if runs == 1 || tasks <= runs {
-            return self.for_each(tasks, work, task);
-        }
-        let taken = [const { Padded(AtomicUsize::new(0)) }; MOST_RUNS];
-        // Without overflow, as all tasks together are some thousands.
-        let start = |run: usize| run * tasks / runs;
-        self.for_each(self.threads(), work, |thread| {
-            for run in (thread..thread + runs).map(|run| run % runs) {
-                let (first, end) = (start(run), start(run + 1));
-                loop {
-                    let i = first + taken[run].0.fetch_add(1, Ordering::Relaxed);
-                    if i >= end {
-                        break;
-                    }
-                    task(i);
-                }
-            }
-        });
     }
 
     /// Calls `task` once for each chunk of `chunk` values of `out` (the last may be shorter) with the chunk's number; spread as

@@ -1,8 +1,9 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::hint::spin_loop;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
@@ -49,52 +50,75 @@ fn every_task_runs_once_whatever_their_number_and_that_of_threads() {
         assert_eq!(pool.threads(), threads);
         for tasks in (0..rounds(40) as usize).chain([100, 1001]) {
             let runs: Vec<AtomicUsize> = (0..tasks).map(|_| AtomicUsize::new(0)).collect();
-            for in_runs in [false, true] {
-                let count = |i: usize| _ = runs[i].fetch_add(1, Ordering::Relaxed);
-                if in_runs {
-                    pool.for_each_in_runs(tasks, LARGE, count);
-                } else {
-                    pool.for_each(tasks, LARGE, count);
+            pool.for_each(tasks, LARGE, |i| _ = runs[i].fetch_add(1, Ordering::Relaxed));
+            let once = runs.iter().all(|runs| runs.load(Ordering::Relaxed) == 1);
+            assert!(once, "{threads} threads, {tasks} tasks");
+        }
+    }
+}
+
+#[test]
+fn every_unit_is_in_one_part_of_the_sizes_that_were_asked_for() {
+    for threads in [1, 2, 3, 7, 40] {
+        let pool = pool(threads);
+        for units in (0..rounds(40) as usize).chain([100, 1001]) {
+            for sizes in [1..=1, 1..=4, 3..=usize::MAX, 2..=2] {
+                // Small work is done by this thread alone.
+                for work in [1, LARGE] {
+                    let runs: Vec<AtomicUsize> = (0..units).map(|_| AtomicUsize::new(0)).collect();
+                    let short = AtomicUsize::new(0);
+                    pool.for_each_part(units, sizes.clone(), work, |part| {
+                        assert!(!part.is_empty() && part.len() <= *sizes.end(), "{part:?} of {sizes:?}");
+                        short.fetch_add(usize::from(part.len() < *sizes.start()), Ordering::Relaxed);
+                        part.for_each(|i| _ = runs[i].fetch_add(1, Ordering::Relaxed));
+                    });
+                    let once = runs.iter().all(|runs| runs.load(Ordering::Relaxed) == 1);
+                    assert!(once, "{threads} threads, {units} units in parts of {sizes:?}");
+                    // The last of each run.
+                    assert!(short.load(Ordering::Relaxed) <= threads, "{units} units in parts of {sizes:?}");
                 }
-                let expected = 1 + usize::from(in_runs);
-                assert!(
-                    runs.iter().all(|runs| runs.load(Ordering::Relaxed) == expected),
-                    "{threads} threads, {tasks} tasks, in runs: {in_runs}"
-                );
             }
         }
     }
 }
 
 #[test]
-fn tasks_in_runs_are_in_a_row_and_no_thread_is_left_without() {
+fn parts_are_in_a_row_and_become_smaller_and_no_thread_is_left_without() {
     let pool = pool(2);
-    let (first, last) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(usize::MAX));
+    let (first, last) = (AtomicBool::new(false), AtomicBool::new(false));
     let order = Mutex::new(Vec::new());
-    pool.for_each_in_runs(100, LARGE, |i| {
-        // Both threads are there before either goes on: the first tasks are those of two runs.
-        match i {
-            0 => first.store(i, Ordering::SeqCst),
-            50 => last.store(i, Ordering::SeqCst),
+    pool.for_each_part(180, 2..=usize::MAX, LARGE, |part| {
+        // Both threads are there before either goes on: the first parts are those of two runs.
+        match part.start {
+            0 => first.store(true, Ordering::SeqCst),
+            90 => last.store(true, Ordering::SeqCst),
             _ => {}
         }
         let began = Instant::now();
-        while [&first, &last].iter().any(|seen| seen.load(Ordering::SeqCst) == usize::MAX) {
+        while [&first, &last].iter().any(|seen| !seen.load(Ordering::SeqCst)) {
             assert!(began.elapsed() < Duration::from_secs(300), "the threads do not have a run each");
             thread::yield_now();
         }
-        // A thread that is held up leaves its tasks to the other one.
-        if i == 10 {
-            while order.lock().unwrap().len() < 99 {
+        // A thread that is held up leaves the rest of its run to the other one.
+        if part.start == 0 {
+            while order.lock().unwrap().iter().map(Range::len).sum::<usize>() < 150 {
                 thread::sleep(Duration::from_micros(50));
             }
         }
-        order.lock().unwrap().push(i);
+        order.lock().unwrap().push(part);
     });
     let order = order.into_inner().unwrap();
-    assert_eq!(order.last(), Some(&10));
-    let second: Vec<usize> = order.into_iter().filter(|&i| i >= 50).collect();
-    assert!(second.is_sorted(), "{second:?}");
+    assert_eq!(order.last(), Some(&(0..30)), "a third of the run");
+    let second: Vec<Range<usize>> = order.into_iter().filter(|part| part.start >= 90).collect();
+    assert_eq!(second[..3], [90..120, 120..140, 140..153], "a third of what is left");
+    assert!(second.windows(2).all(|two| two[0].end == two[1].start), "{second:?}");
+    assert!(second.iter().all(|part| part.len() >= 2 || part.end == 180), "{second:?}");
+}
+
+#[test]
+#[should_panic(expected = "parts of 0..=3 units")]
+fn parts_of_nothing_are_refused() {
+    pool(2).for_each_part(10, 0..=3, LARGE, |_| {});
 }
 
 /// What workers write in a region must be seen after it, and what was written before it in it, region after region.

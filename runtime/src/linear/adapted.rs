@@ -1,11 +1,11 @@
 //! Adapters of the matrices of a call.
 //!
-//! What the first of the narrow matrices gives is needed by all rows of the second. So it is computed by the first tasks of the region,
-//! and the others multiply the stored matrix before they look at it. An adapter adds no region, and hardly ever makes a thread wait.
+//! What the first of the narrow matrices gives is needed by all rows of the second. So threads compute it before they take any part
+//! of the stored matrix, and multiply that before they look at it. An adapter adds no region, and hardly ever makes a thread wait.
 
 use std::cell::RefCell;
 use std::hint;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::slice;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread;
@@ -34,7 +34,9 @@ thread_local! {
 pub struct Latents {
     /// Floats, of which threads write their own.
     values: Vec<AtomicU32>,
-    /// Tasks that have written theirs.
+    /// Tasks that have begun.
+    taken: AtomicUsize,
+    /// Those that have written theirs.
     done: AtomicUsize,
 }
 
@@ -76,6 +78,7 @@ impl<'a> Adapted<'a> {
         if latents.values.len() < values {
             latents.values.resize_with(values, AtomicU32::default);
         }
+        *latents.taken.get_mut() = 0;
         *latents.done.get_mut() = 0;
         Adapted { adapters: all, places, latents: Some(latents), x: input.x, cols: input.k }
     }
@@ -84,21 +87,22 @@ impl<'a> Adapted<'a> {
         self.x.len() / self.cols
     }
 
-    /// Calls `task` once for each index below `tasks` on the threads of `cpu`, behind the tasks of the first matrices. `work`: of all
-    /// tasks, in multiply-adds.
-    pub(super) fn for_each(&self, cpu: &Cpu, tasks: usize, work: usize, task: impl Fn(usize) + Sync) {
-        let first = self.first_tasks();
-        if first == 0 {
-            return cpu.for_each_in_runs(tasks, work, task);
-        }
-        // Tasks wait for the first ones, which must have been started before.
-        cpu.for_each(first + tasks, work, |i| match i.checked_sub(first) {
-            None => self.run_first(cpu, i),
-            Some(i) => task(i),
+    /// [`Cpu::for_each_part`], where threads do the first tasks before they take any part. `work`: of all parts, in multiply-adds.
+    pub(super) fn for_each_part(
+        &self,
+        cpu: &Cpu,
+        units: usize,
+        sizes: RangeInclusive<usize>,
+        work: usize,
+        task: impl Fn(Range<usize>) + Sync,
+    ) {
+        cpu.for_each_part(units, sizes, work, |part| {
+            self.run_first_tasks(cpu);
+            task(part);
         });
     }
 
-    /// Tasks that come before all others of the region.
+    /// Tasks that come before all parts.
     fn first_tasks(&self) -> usize {
         if self.latents.is_some() { self.tokens().div_ceil(TOKENS) } else { 0 }
     }
@@ -109,9 +113,21 @@ impl<'a> Adapted<'a> {
         self.adapters.iter().flatten().map(of).sum::<usize>().saturating_mul(self.tokens())
     }
 
-    /// One of the first tasks: some tokens, which come through the caches once for all adapters.
-    fn run_first(&self, cpu: &Cpu, task: usize) {
+    /// Takes first tasks until there are no more. Others may still be at work on theirs.
+    fn run_first_tasks(&self, cpu: &Cpu) {
         let Some(latents) = self.latents else { return };
+        let tasks = self.first_tasks();
+        // Looks first, for most parts come later.
+        while latents.taken.load(Ordering::Relaxed) < tasks {
+            let task = latents.taken.fetch_add(1, Ordering::Relaxed);
+            if task < tasks {
+                self.run_first(cpu, latents, task);
+            }
+        }
+    }
+
+    /// One of the first tasks: some tokens, which come through the caches once for all adapters.
+    fn run_first(&self, cpu: &Cpu, latents: &Latents, task: usize) {
         // Others wait for it, whatever becomes of it.
         let _done = Done(&latents.done);
         let tokens = task * TOKENS..self.tokens().min((task + 1) * TOKENS);
@@ -142,7 +158,7 @@ impl<'a> Adapted<'a> {
         unsafe { adapter.add(cpu.isa(), values, rows, out) };
     }
 
-    /// Waits until all of the first tasks are done: they have been taken before any other, by threads that are at work.
+    /// Waits until all of the first tasks are done: they have been taken before this part, by threads that are at work.
     fn wait(&self, latents: &Latents) {
         let tasks = self.first_tasks();
         let mut looks = 0;
@@ -170,12 +186,12 @@ impl<'a> Adapted<'a> {
             most = most.max(columns.div_ceil(ROWS));
             *slot = Some(Output::columns_of(out, tokens, 0..columns));
         }
-        self.for_each(cpu, most * MAX_WEIGHTS, self.work(), |task| {
-            let (number, part) = (task / most, task % most);
+        self.for_each_part(cpu, most * MAX_WEIGHTS, 1..=1, self.work(), |part| {
+            let (number, part) = (part.start / most, part.start % most);
             let (Some(out), Some(adapter)) = (&outputs[number], self.adapters[number]) else { return };
             let end = adapter.shape()[0].min((part + 1) * ROWS);
             if part * ROWS < end {
-                // SAFETY: tasks are run once each, and each has columns of its own.
+                // SAFETY: every unit is in one part, and each has columns of its own.
                 unsafe { self.add(cpu, number, part * ROWS..end, out) };
             }
         });

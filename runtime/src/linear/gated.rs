@@ -12,7 +12,7 @@ use qsf_cpu::{AlignedFloats, Cpu, Function, Vectorized, gate};
 
 thread_local! {
     /// Some rows of both results, for all tokens.
-    static PARTS: RefCell<[AlignedFloats; 2]> = RefCell::default();
+    static RESULTS: RefCell<[AlignedFloats; 2]> = RefCell::default();
 }
 
 /// [`Products::gated_linear`](super::Products::gated_linear).
@@ -34,22 +34,21 @@ pub(super) fn gated_linear(
         return;
     }
     let out = Output::columns_of(out, m, 0..rows);
-    let task_rows = input.task_rows(rows, cpu.threads());
+    let parts = input.row_parts();
     let work = (2 * rows).saturating_mul(k).saturating_mul(m).saturating_add(adapted.work());
-    adapted.for_each(cpu, rows.div_ceil(task_rows), work, |task| {
-        let part = task * task_rows..rows.min((task + 1) * task_rows);
-        PARTS.with_borrow_mut(|parts| {
-            for (number, (parts, (weight, bias))) in parts.iter_mut().zip(pair).enumerate() {
-                let parts = parts.at_least(m * part.len());
-                let product =
-                    MatrixProduct { weight, bias, out: Output::only(parts, m, part.clone()), first_task: 0 };
+    adapted.for_each_part(cpu, parts.count(rows), parts.units.clone(), work, |part| {
+        let part = parts.rows_of(part, rows);
+        RESULTS.with_borrow_mut(|results| {
+            for (number, (result, (weight, bias))) in results.iter_mut().zip(pair).enumerate() {
+                let out = Output::only(result.at_least(m * part.len()), m, part.clone());
+                let product = MatrixProduct { weight, bias, out, first_unit: 0 };
                 // SAFETY: the buffer is this thread's.
                 unsafe {
                     run_task(cpu, &product, part.clone(), input);
                     adapted.add(cpu, number, part.clone(), &product.out);
                 }
             }
-            let [gate, up] = parts.each_ref().map(|parts| &parts[..m * part.len()]);
+            let [gate, up] = results.each_ref().map(|result| &result[..m * part.len()]);
             cpu.isa().vectorize(Product { function, gate, up, part, out: &out });
         });
     });
@@ -72,7 +71,7 @@ impl Vectorized for Product<'_> {
         let width = self.part.len();
         let rows = self.gate.chunks_exact(width).zip(self.up.chunks_exact(width));
         for (row, (of_gate, of_up)) in rows.enumerate() {
-            // SAFETY: tasks are run once each, and each has columns of its own.
+            // SAFETY: every row of weights is in one part, and each has columns of its own.
             let out = unsafe { self.out.part_of_row(row, self.part.clone()) };
             gate(self.function, of_gate, of_up, out);
         }

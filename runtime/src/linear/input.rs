@@ -1,17 +1,17 @@
 //! Activations as kernels take them, and how their products are shared among threads.
 
+use std::ops::{Range, RangeInclusive};
+
 use qsf_cpu::{Int8Rows, Int8x128Rows};
 use qsf_format::panels::PANEL_ROWS;
 
-/// Most weight rows of one task in a batch: with its tokens' codes they must stay in the second-level cache.
+/// Most weight rows of one part in a batch: with its tokens' codes they must stay in the second-level cache.
 const BATCH_ROWS: usize = 64;
-/// Most weight rows of one task of the wide kernels, where tokens come through that cache again for so many rows: more would save
+/// Most weight rows of one part of the wide kernels, where tokens come through that cache again for so many rows: more would save
 /// little, and leave threads with unequal shares of the smaller matrices.
 const WIDE_BATCH_ROWS: usize = 128;
-/// Weights times tokens below which a task is not worth handing to a thread.
-const TASK_WORK: usize = 1 << 17;
-/// Tasks per thread, so that a thread that was interrupted does not hold up the rest.
-const TASKS_PER_THREAD: usize = 6;
+/// Weights times tokens below which a part is not worth handing to a thread.
+const PART_WORK: usize = 1 << 16;
 
 /// Activations that weights are multiplied with: m rows (tokens) of k floats, and optionally the same in a form that kernels for
 /// weights of block types take.
@@ -69,19 +69,37 @@ impl<'a> Input<'a> {
         self.k
     }
 
-    /// Rows of a task over `all_rows` weight rows: enough to be worth a thread's while, few enough to share the work evenly; whole
-    /// panels.
-    pub(super) fn task_rows(&self, all_rows: usize, threads: usize) -> usize {
+    /// How rows of weights are shared among threads.
+    pub(super) fn row_parts(&self) -> RowParts {
         let m = self.rows();
-        let worthwhile = TASK_WORK.div_ceil(self.k * m);
-        let even_share = all_rows.div_ceil(threads * TASKS_PER_THREAD);
-        let most = match self.coded {
-            _ if m == 1 => usize::MAX,
-            Some(Coded::Wide(_)) => WIDE_BATCH_ROWS,
-            _ => BATCH_ROWS,
+        let (rows, most) = match self.coded {
+            // Wide kernels multiply two panels at a time.
+            Some(Coded::Wide(_)) => (2 * PANEL_ROWS, WIDE_BATCH_ROWS),
+            _ if m == 1 => (PANEL_ROWS, usize::MAX),
+            _ => (PANEL_ROWS, BATCH_ROWS),
         };
-        // Wide kernels multiply two panels at a time.
-        let unit = if let Some(Coded::Wide(_)) = self.coded { 2 * PANEL_ROWS } else { PANEL_ROWS };
-        worthwhile.max(even_share).min(most).next_multiple_of(unit)
+        let most = most / rows;
+        let least = PART_WORK.div_ceil(self.k * m).div_ceil(rows).min(most);
+        RowParts { rows, units: least..=most }
+    }
+}
+
+/// Rows in parts: enough in each to be worth a thread's while, and whole panels.
+pub(super) struct RowParts {
+    /// Rows of a unit. The last of a matrix may have fewer.
+    rows: usize,
+    /// Units of a part.
+    pub units: RangeInclusive<usize>,
+}
+
+impl RowParts {
+    /// Units of so many rows.
+    pub fn count(&self, rows: usize) -> usize {
+        rows.div_ceil(self.rows)
+    }
+
+    /// The rows of some units, of a matrix of `all` rows.
+    pub fn rows_of(&self, units: Range<usize>, all: usize) -> Range<usize> {
+        units.start * self.rows..all.min(units.end * self.rows)
     }
 }

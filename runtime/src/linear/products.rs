@@ -104,32 +104,33 @@ impl Products for Cpu {
             return parts::linears(self, &multiply, weights, adapted, input, outs);
         }
         let all_rows: usize = weights.iter().map(|(weight, _)| weight.rows()).sum();
-        let task_rows = input.task_rows(all_rows, self.threads());
+        let parts = input.row_parts();
         let mut products: [Option<MatrixProduct<'_>>; MAX_WEIGHTS] = [const { None }; MAX_WEIGHTS];
-        let mut tasks = 0;
+        let mut units = 0;
         for ((slot, (weight, bias)), out) in products.iter_mut().zip(weights).zip(outs) {
             assert_eq!(weight.cols(), input.k, "weight of other columns than the input");
             assert!(bias.is_none_or(|bias| bias.len() == weight.rows()), "bias of another length");
             assert_eq!(out.len(), m * weight.rows(), "output of another size");
             let out = Output::columns_of(out, m, 0..weight.rows());
-            *slot = Some(MatrixProduct { weight, bias: *bias, out, first_task: tasks });
-            tasks += weight.rows().div_ceil(task_rows);
+            *slot = Some(MatrixProduct { weight, bias: *bias, out, first_unit: units });
+            units += parts.count(weight.rows());
         }
         let work = all_rows.saturating_mul(input.k).saturating_mul(m).saturating_add(adapted.work());
-        let run = |task: usize| {
-            // The products start in ascending order: the last that does not start behind the task has it.
-            let mut later = products.iter().enumerate().rev().filter_map(|(i, p)| Some((i, p.as_ref()?)));
-            if let Some((number, product)) = later.find(|(_, product)| product.first_task <= task) {
-                let first = (task - product.first_task) * task_rows;
-                let rows = first..product.weight.rows().min(first + task_rows);
-                // SAFETY: tasks are run once each, and each has rows of its own.
+        adapted.for_each_part(self, units, parts.units.clone(), work, |part| {
+            for (number, product) in products.iter().flatten().enumerate() {
+                let (first, all) = (product.first_unit, product.weight.rows());
+                let own = part.start.max(first)..part.end.min(first + parts.count(all));
+                if own.is_empty() {
+                    continue;
+                }
+                let rows = parts.rows_of(own.start - first..own.end - first, all);
+                // SAFETY: every unit is in one part, and each has rows of its own.
                 unsafe {
                     run_task(self, product, rows.clone(), input);
                     adapted.add(self, number, rows, &product.out);
                 }
             }
-        };
-        adapted.for_each(self, tasks, work, run);
+        });
     }
 
     fn linear_rows(
@@ -147,14 +148,13 @@ impl Products for Cpu {
         assert_eq!(weight.cols(), input.k, "weight of other columns than the input");
         assert!(bias.is_none_or(|bias| bias.len() == rows), "bias of another length");
         assert!(first.is_multiple_of(PANEL_ROWS), "rows from {first} on cut a panel");
-        let task_rows = input.task_rows(rows, self.threads());
+        let parts = input.row_parts();
         let out = Output::columns_of(out, m, first..first + rows);
-        let product = MatrixProduct { weight, bias, out, first_task: 0 };
+        let product = MatrixProduct { weight, bias, out, first_unit: 0 };
         let work = rows.saturating_mul(input.k).saturating_mul(m);
-        self.for_each_in_runs(rows.div_ceil(task_rows), work, |task| {
-            let first = task * task_rows;
-            // SAFETY: tasks are run once each, and each has rows of its own.
-            unsafe { run_task(self, &product, first..rows.min(first + task_rows), input) };
+        self.for_each_part(parts.count(rows), parts.units.clone(), work, |part| {
+            // SAFETY: every unit is in one part, and each has rows of its own.
+            unsafe { run_task(self, &product, parts.rows_of(part, rows), input) };
         });
     }
 
@@ -163,15 +163,15 @@ impl Products for Cpu {
         assert!(panels.is_sorted_by(|a, b| a < b), "panels that do not ascend");
         assert_eq!(out.len(), weight.rows(), "output of another size");
         let out = Output::columns_of(out, 1, 0..weight.rows());
-        let product = MatrixProduct { weight, bias: None, out, first_task: 0 };
-        let rows = panels.len() * PANEL_ROWS;
-        let per_task = input.task_rows(rows, self.threads()) / PANEL_ROWS;
-        self.for_each(panels.len().div_ceil(per_task), rows.saturating_mul(input.k), |task| {
-            let panels = &panels[task * per_task..panels.len().min((task + 1) * per_task)];
-            for run in panels.chunk_by(|a, b| a + 1 == *b) {
-                let first = run[0] as usize * PANEL_ROWS;
-                let rows = first..weight.rows().min(first + run.len() * PANEL_ROWS);
-                // SAFETY: tasks are run once each, no panel is in two of them, and so each has rows of its own.
+        let product = MatrixProduct { weight, bias: None, out, first_unit: 0 };
+        let parts = input.row_parts();
+        let work = (panels.len() * PANEL_ROWS).saturating_mul(input.k);
+        // A unit of one token is a panel.
+        self.for_each_part(panels.len(), parts.units.clone(), work, |part| {
+            for run in panels[part].chunk_by(|a, b| a + 1 == *b) {
+                let first = run[0] as usize;
+                let rows = parts.rows_of(first..first + run.len(), weight.rows());
+                // SAFETY: every panel is in one part, and each has rows of its own.
                 unsafe { run_task(self, &product, rows, input) };
             }
         });

@@ -41,7 +41,8 @@ pub(super) struct MatrixProduct<'a> {
     pub(super) weight: &'a Tensor,
     pub(super) bias: Option<&'a [f32]>,
     pub(super) out: Output<'a>,
-    pub(super) first_task: usize,
+    /// Its first unit of rows in the call.
+    pub(super) first_unit: usize,
 }
 
 /// Computes some columns of a product's output.
