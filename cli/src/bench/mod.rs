@@ -1,5 +1,6 @@
 //! `--bench` and `--kernel`: what is measured, on how many threads, and how it is printed.
 
+mod bandwidth;
 #[cfg(feature = "gpu")]
 mod gpu_kernel;
 mod kernel;

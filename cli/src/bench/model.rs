@@ -4,9 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use qsf_runtime::bench::{
-    Bandwidth, ColdLoad, Speed, SpeedOptions, Test, TestKind, cold_load, read_bandwidth, speed,
-};
+use qsf_runtime::bench::{ColdLoad, Speed, SpeedOptions, Test, TestKind, cold_load, speed};
 use qsf_runtime::cpu::{Cpu, KvTypes};
 use qsf_runtime::generate::PROMPT_BATCH;
 use qsf_runtime::progress::Cancel;
@@ -14,6 +12,7 @@ use qsf_runtime::source::{self, WeightSource};
 use qsf_runtime::stream::Need;
 use qsf_runtime::{Decoder, KvOptions, Model, Result, Runner, RuntimeError};
 
+use super::bandwidth::BandwidthAround;
 use super::report::BenchReport;
 use super::{BenchArgs, OutputFormat};
 use crate::compute::ComputeArgs;
@@ -126,15 +125,19 @@ pub fn run_bench(
     let has_bandwidth = streaming.is_none() && tests.iter().any(|test| test.kind == TestKind::Decode);
     for threads in counts {
         cancel.check()?;
-        let bandwidth = || has_bandwidth.then(|| read_bandwidth(threads)).transpose();
-        let before = bandwidth()?;
-        let decoder = how.decoder(model.clone(), &how.compute.cpu(threads)?, cancel)?;
-        let (decoder, _) = how.shortcuts.apply_with(decoder, source, layers.clone())?;
-        let speeds = measurement.speeds(&decoder)?;
-        // Its threads wait awake for a while.
-        drop(decoder);
-        // Before and after, as it varies on a shared machine; the larger is nearer to what the machine can do.
-        report.add_rows(threads, speeds, faster(before, bandwidth()?));
+        let speeds = || -> anyhow::Result<_> {
+            let decoder = how.decoder(model.clone(), &how.compute.cpu(threads)?, cancel)?;
+            let (decoder, _) = how.shortcuts.apply_with(decoder, source, layers.clone())?;
+            // Then its threads end, which wait awake for a while.
+            Ok(measurement.speeds(&decoder)?)
+        };
+        let (bandwidth, speeds) = match has_bandwidth {
+            true => {
+                BandwidthAround::measure(threads, speeds).map(|(around, speeds)| (Some(around), speeds))?
+            }
+            false => (None, speeds()?),
+        };
+        report.add_rows(threads, speeds, bandwidth);
     }
     report.streaming = streaming.as_ref().map(Streaming::to_json);
     report.streaming_text = streaming.map(|streaming| streaming.describe(false));
@@ -261,8 +264,4 @@ fn need(tests: &[Test], kv: KvTypes) -> Need {
         threads: 1,
         compared_with: None,
     }
-}
-
-fn faster(a: Option<Bandwidth>, b: Option<Bandwidth>) -> Option<Bandwidth> {
-    a.into_iter().chain(b).max_by(|a, b| a.gb_per_second.total_cmp(&b.gb_per_second))
 }

@@ -2,10 +2,11 @@
 
 use qsf_format::human_bytes;
 use qsf_runtime::Runner;
-use qsf_runtime::bench::{Bandwidth, ColdLoad, Speed, TestKind};
+use qsf_runtime::bench::{ColdLoad, Speed, TestKind};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::bandwidth::BandwidthAround;
 use super::sheet::{OutputFormat, Sheet};
 use crate::console::print;
 use crate::json_document::document;
@@ -45,7 +46,7 @@ pub(super) struct BenchReport {
     #[serde(skip)]
     pub streaming_text: Option<String>,
     /// One per number of threads, where something was decoded, of models in memory.
-    pub bandwidth: Vec<Bandwidth>,
+    pub bandwidth: Vec<BandwidthAround>,
     pub rows: Vec<BenchRow>,
 }
 
@@ -67,7 +68,7 @@ impl BenchRow {
         threads: usize,
         speed: Speed,
         weight_bytes: Option<u64>,
-        bandwidth: Option<Bandwidth>,
+        bandwidth: Option<BandwidthAround>,
     ) -> BenchRow {
         let decode = speed.test.kind == TestKind::Decode;
         let weight_bytes = weight_bytes.filter(|_| decode);
@@ -92,7 +93,7 @@ impl BenchReport {
     }
 
     /// Adds what was measured with so many threads, and the read bandwidth of as many, where it is known.
-    pub fn add_rows(&mut self, threads: usize, speeds: Vec<Speed>, bandwidth: Option<Bandwidth>) {
+    pub fn add_rows(&mut self, threads: usize, speeds: Vec<Speed>, bandwidth: Option<BandwidthAround>) {
         let bytes = self.weight_bytes_per_token;
         self.bandwidth.extend(bandwidth);
         self.rows.extend(speeds.into_iter().map(|speed| BenchRow::new(threads, speed, bytes, bandwidth)));
@@ -130,9 +131,7 @@ impl BenchReport {
                 out += &format!("{}, {} threads: {layers:.2} layers per token\n", row.name, row.threads);
             }
         }
-        if let Some(line) = self.bandwidth_line() {
-            out += &format!("{line}\n");
-        }
+        out += &self.bandwidth_lines();
         if let Some(parts) = self.breakdown() {
             out += &format!("\nmilliseconds per token\n{}", parts.to_table());
         }
@@ -224,13 +223,16 @@ impl BenchReport {
         Sheet { header, text_columns: 1, rows: self.rows.iter().map(row).collect() }
     }
 
-    fn bandwidth_line(&self) -> Option<String> {
-        let of = |b: &Bandwidth| {
-            let plural = if b.threads == 1 { "" } else { "s" };
-            format!("{:.2} GB/s by {} thread{plural}", b.gb_per_second, b.threads)
-        };
-        let all: Vec<String> = self.bandwidth.iter().map(of).collect();
-        (!all.is_empty()).then(|| format!("read bandwidth of the machine: {}", all.join(", ")))
+    /// The bandwidth, and what is to be said about it.
+    fn bandwidth_lines(&self) -> String {
+        let all: Vec<String> = self.bandwidth.iter().map(BandwidthAround::text).collect();
+        if all.is_empty() {
+            return String::new();
+        }
+        let warnings = self.bandwidth.iter().filter_map(BandwidthAround::warning);
+        warnings.fold(format!("read bandwidth of the machine: {}\n", all.join(", ")), |lines, warning| {
+            lines + &warning + "\n"
+        })
     }
 
     /// Where the time goes, where that was asked for.
