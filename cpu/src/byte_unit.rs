@@ -30,16 +30,8 @@ impl ByteSums {
 
 /// A matrix unit, set up for a thread. A trait so that all around it is tested on processors without one.
 pub(crate) trait ByteUnit {
-    /// The products of both of two times rows with each of four times columns.
-    fn multiply_all(
-        &mut self,
-        rows: [&ByteRows; 2],
-        columns: [&ByteColumns; 4],
-        out: &mut [[ByteSums; 4]; 2],
-    );
-
-    /// The products of the first rows with the first two of four times columns, and of the other rows with the other columns.
-    fn multiply_halves(&mut self, rows: [&ByteRows; 2], columns: [&ByteColumns; 4], out: &mut [ByteSums; 4]);
+    /// The products of rows with each of four times columns.
+    fn multiply(&mut self, rows: &ByteRows, columns: [&ByteColumns; 4], out: &mut [ByteSums; 4]);
 }
 
 /// Any of them.
@@ -50,38 +42,18 @@ pub(crate) type AnyByteUnit = dyn ByteUnit;
 pub(crate) struct EmulatedBytes;
 
 #[cfg(test)]
-impl EmulatedBytes {
-    fn multiply(rows: &ByteRows, columns: &ByteColumns, out: &mut ByteSums) {
-        let byte = |column: usize, k: usize| columns.as_flattened()[k / 4 * 4 * LANES + 4 * column + k % 4];
-        for (row, out) in rows.0.iter().zip(&mut out.0) {
-            for (column, out) in out.iter_mut().enumerate() {
-                let product =
-                    |k: usize| i32::from(row[k].cast_signed()) * i32::from(byte(column, k).cast_signed());
-                *out = (0..BYTES).map(product).sum();
-            }
-        }
-    }
-}
-
-#[cfg(test)]
 impl ByteUnit for EmulatedBytes {
-    fn multiply_all(
-        &mut self,
-        rows: [&ByteRows; 2],
-        columns: [&ByteColumns; 4],
-        out: &mut [[ByteSums; 4]; 2],
-    ) {
-        for (rows, out) in rows.into_iter().zip(out) {
-            columns
-                .into_iter()
-                .zip(out)
-                .for_each(|(columns, out)| EmulatedBytes::multiply(rows, columns, out));
-        }
-    }
-
-    fn multiply_halves(&mut self, rows: [&ByteRows; 2], columns: [&ByteColumns; 4], out: &mut [ByteSums; 4]) {
-        for (i, (columns, out)) in columns.into_iter().zip(out).enumerate() {
-            EmulatedBytes::multiply(rows[i / 2], columns, out);
+    fn multiply(&mut self, rows: &ByteRows, columns: [&ByteColumns; 4], out: &mut [ByteSums; 4]) {
+        for (columns, sums) in columns.into_iter().zip(out) {
+            let byte =
+                |column: usize, k: usize| columns.as_flattened()[k / 4 * 4 * LANES + 4 * column + k % 4];
+            for (row, sums) in rows.0.iter().zip(&mut sums.0) {
+                for (column, sum) in sums.iter_mut().enumerate() {
+                    let product =
+                        |k: usize| i32::from(row[k].cast_signed()) * i32::from(byte(column, k).cast_signed());
+                    *sum = (0..BYTES).map(product).sum();
+                }
+            }
         }
     }
 }

@@ -10,16 +10,16 @@ use super::super::byte_unit::{AnyByteUnit, BYTES, ByteRows, ROWS};
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::{Vector, VectorWork};
 use super::chunk::{SpanSums, weigh};
-use super::codes::{Coding, GROUP};
-use super::key_codes::{KeyCodes, QueryGroup};
+use super::codes::Coding;
+use super::key_codes::{KeyCodes, PART, QueryPart};
 use super::lines_ahead::{Fetch, LinesAhead};
 use super::packed::Packed;
 use super::queries::Queries;
-use super::room::{ByteRoom, COLUMNS};
+use super::room::ByteRoom;
 use super::sizes::{CHUNK, STEP};
 use super::stored::QUAD;
 use super::tile::ROW_LANES;
-use super::value_codes::{GROUP_LANES, GROUPS, VECTORS, Weights, only};
+use super::value_codes::{COLUMNS, VECTORS, Weights, only};
 use super::within::Within;
 use super::{KvType, KvTypes};
 
@@ -32,8 +32,13 @@ const FEWEST_ROWS: usize = 3;
 /// missing, for lines are also fetched as rows are worked on.
 const FETCHED_BEFORE: usize = 12;
 const FETCHED_FOR_ROWS: usize = 8;
+/// Lines that are fetched while weights of a row become whole numbers.
+const FETCHED_FOR_WEIGHTS: usize = 4;
 
-const _: () = assert!(BYTES == GROUPS * GROUP && BYTES == STEP, "rows are full");
+/// Dimensions that share a scale.
+const GROUP: usize = Coding::Eight.group();
+const GROUP_PARTS: usize = GROUP / PART;
+const _: () = assert!(BYTES == GROUP && BYTES == STEP && GROUP == COLUMNS * LANES, "rows are full");
 
 /// A unit, set up for this thread, and its room.
 pub(super) struct Bytes<'a> {
@@ -44,7 +49,7 @@ pub(super) struct Bytes<'a> {
 /// Some queries whose keys and values the unit takes.
 pub(super) struct ByteQueries<'a> {
     queries: &'a Queries<'a>,
-    groups: &'a [QueryGroup],
+    parts: &'a [QueryPart],
     room: &'a mut ByteRoom,
     unit: &'a mut AnyByteUnit,
     ahead: LinesAhead<'a>,
@@ -59,14 +64,14 @@ impl<'a> ByteQueries<'a> {
         seen: Range<usize>,
         bytes: Option<Bytes<'a>>,
     ) -> Option<ByteQueries<'a>> {
-        let (Packed::Groups(groups), Some(Bytes { unit, room })) = (packed, bytes) else { return None };
+        let (Packed::Parts(parts), Some(Bytes { unit, room })) = (packed, bytes) else { return None };
         let dim = queries.kv.dim();
-        let rows = groups.len() / dim.div_ceil(GROUP);
-        if !takes(queries.kv.types()) || !dim.is_multiple_of(BYTES) || rows < FEWEST_ROWS {
+        let rows = parts.len() / dim.div_ceil(PART);
+        if !takes(queries.kv.types()) || !dim.is_multiple_of(GROUP) || rows < FEWEST_ROWS {
             return None;
         }
-        bytes_of_queries(groups, dim / GROUP, &mut room.queries);
-        Some(ByteQueries { queries, groups, room, unit, ahead: LinesAhead::new(queries.kv, seen) })
+        bytes_of_queries(parts, dim / PART, &mut room.queries);
+        Some(ByteQueries { queries, parts, room, unit, ahead: LinesAhead::new(queries.kv, seen) })
     }
 
     /// What [`attend_chunk`](super::chunk::attend_chunk) does.
@@ -83,10 +88,10 @@ impl<'a> ByteQueries<'a> {
         let first = within.start() / STEP;
         let steps = seen.start / STEP - first..seen.end.div_ceil(STEP) - first;
         self.ahead.catch_up(chunk);
-        let ByteQueries { groups, room, unit, ahead, .. } = self;
+        let ByteQueries { parts: queries, room, unit, ahead, .. } = self;
         let row_lanes = within.queries.kv.columns() + 1;
         let work = Work { within, rows: rows.clone(), steps: steps.clone(), room, unit: &mut **unit, ahead };
-        V::apart(Score { work, groups, scores: &mut *scores });
+        V::apart(Score { work, parts: queries, scores: &mut *scores });
         weigh::<V>(within, rows.clone(), scores, ahead, &mut SpanSums { parts, row_lanes });
         let work = Work { within, rows, steps, room, unit: &mut **unit, ahead };
         V::apart(Add { work, weights: scores, parts });
@@ -98,27 +103,25 @@ pub(super) fn takes(types: KvTypes) -> bool {
     types == KvTypes::from(KvType::Q8)
 }
 
-/// Sets `out` to the bytes of queries, of which each row has `row_groups` groups.
-fn bytes_of_queries(groups: &[QueryGroup], row_groups: usize, out: &mut Vec<[ByteRows; GROUPS]>) {
+/// Sets `out` to the bytes of queries, of which each row has `row_parts` parts.
+fn bytes_of_queries(parts: &[QueryPart], row_parts: usize, out: &mut Vec<ByteRows>) {
     out.clear();
-    for rows in groups.chunks(ROWS_AT_ONCE * row_groups) {
-        for piece in 0..row_groups / GROUPS {
-            let mut halves = [ByteRows::ZERO; GROUPS];
-            for (half, bytes) in halves.iter_mut().enumerate() {
-                for (row, of_row) in rows.chunks_exact(row_groups).enumerate() {
-                    let of_group = &of_row[piece * GROUPS + half];
-                    for (quad, pairs) in of_group.pairs.as_chunks::<2>().0.iter().enumerate() {
-                        let [[a, b], [c, d]] = pairs.map(|pair| [pair as i16, (pair >> 16) as i16]);
-                        // As bytes of a quad lie. The low byte has a sign, too.
-                        for (i, whole) in [a, c, b, d].into_iter().enumerate() {
-                            let at = half * GROUP + QUAD * quad + i;
-                            bytes.0[2 * row][at] = whole as u8;
-                            bytes.0[2 * row + 1][at] = ((whole + 0x80) >> 8) as u8;
-                        }
+    for rows in parts.chunks(ROWS_AT_ONCE * row_parts) {
+        for group in 0..row_parts / GROUP_PARTS {
+            let mut bytes = ByteRows::ZERO;
+            for (row, of_row) in rows.chunks_exact(row_parts).enumerate() {
+                let of_group = of_row[group * GROUP_PARTS..][..GROUP_PARTS].iter();
+                let quads = of_group.flat_map(|part| part.pairs.as_chunks::<2>().0);
+                for (quad, pairs) in quads.enumerate() {
+                    let [[a, b], [c, d]] = pairs.map(|pair| [pair as i16, (pair >> 16) as i16]);
+                    // As bytes of a quad lie. The low byte has a sign, too.
+                    for (i, whole) in [a, c, b, d].into_iter().enumerate() {
+                        bytes.0[2 * row][QUAD * quad + i] = whole as u8;
+                        bytes.0[2 * row + 1][QUAD * quad + i] = ((whole + 0x80) >> 8) as u8;
                     }
                 }
             }
-            out.push(halves);
+            out.push(bytes);
         }
     }
 }
@@ -136,61 +139,56 @@ struct Work<'a, 'k> {
 /// Computes the scores that rows give to the positions of steps.
 struct Score<'a, 'k> {
     work: Work<'a, 'k>,
-    groups: &'a [QueryGroup],
+    parts: &'a [QueryPart],
     scores: &'a mut [Lanes],
 }
 
 impl VectorWork for Score<'_, '_> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let Score { work: Work { within, rows, steps, room, unit, ahead }, groups, scores } = self;
+        let Score { work: Work { within, rows, steps, room, unit, ahead }, parts, scores } = self;
         let ByteRoom { queries, scores: sums, .. } = room;
         let kv = within.queries.kv;
         let row_groups = kv.dim() / GROUP;
-        let all = groups.len() / row_groups;
-        let pieces = kv.dim() / BYTES;
-        let items = steps.len() * pieces;
+        let row_parts = row_groups * GROUP_PARTS;
+        let all = parts.len() / row_parts;
+        let items = steps.len() * row_groups;
         for block in rows.start / ROWS_AT_ONCE..rows.end.div_ceil(ROWS_AT_ONCE) {
             let first = block * ROWS_AT_ONCE;
             let count = (all - first).min(ROWS_AT_ONCE);
             let mut before: Option<KeyCodes<'_>> = None;
             for item in 0..=items {
-                let position = within.start() + (steps.start + item / pieces) * STEP;
+                let position = within.start() + (steps.start + item / row_groups) * STEP;
                 let keys = if item < items { kv.key_codes(&(position..position + STEP)) } else { None };
                 if let Some(keys) = keys {
-                    let piece = item % pieces;
+                    let group = item % row_groups;
                     let mut columns = [&[[0; LANES]; BYTES]; VECTORS];
                     for (vector, columns) in columns.iter_mut().enumerate() {
-                        *columns = &keys.of_vector(vector).as_chunks().0[piece];
+                        *columns = &keys.of_vector(vector).as_chunks().0[group];
                     }
                     for _ in 0..FETCHED_BEFORE + (ROWS_AT_ONCE - count) * FETCHED_FOR_ROWS {
                         ahead.fetch();
                     }
-                    let [low, high] = &queries[block * pieces + piece];
-                    unit.multiply_all([low, high], columns, &mut sums[item % 2]);
+                    unit.multiply(&queries[block * row_groups + group], columns, &mut sums[item % 2]);
                 }
                 if let Some(keys) = before {
                     let item = item - 1;
-                    let (step, piece) = (steps.start + item / pieces, item % pieces);
-                    for (half, sums) in sums[item % 2].iter().enumerate() {
-                        let group = piece * GROUPS + half;
-                        let mut scales = [V::splat(0.0); VECTORS];
-                        for (vector, scale) in scales.iter_mut().enumerate() {
-                            *scale = keys.scale::<V>(vector, group);
-                        }
-                        for row in 0..count {
-                            let row_scale = V::splat(groups[(first + row) * row_groups + group].scale);
-                            let scores = &mut scores[(first + row) * ROW_LANES + step * VECTORS..][..VECTORS];
-                            for (vector, score) in scores.iter_mut().enumerate() {
-                                if vector % 2 == 0 {
-                                    ahead.fetch();
-                                }
-                                let sums = &sums[vector].0;
-                                let sum = V::wholes_of_bytes(&sums[2 * row], &sums[2 * row + 1]);
-                                let so_far = if group == 0 { V::splat(0.0) } else { V::from_lanes(score) };
-                                let scale = scales[vector].mul(row_scale);
-                                *score = so_far.fma(V::from_wholes(sum), scale).to_lanes();
-                            }
+                    let (step, group) = (steps.start + item / row_groups, item % row_groups);
+                    let mut scales = [V::splat(0.0); VECTORS];
+                    for (vector, scale) in scales.iter_mut().enumerate() {
+                        *scale = keys.scale::<V>(Coding::Eight, vector, group);
+                    }
+                    for row in 0..count {
+                        let row_scale =
+                            V::splat(parts[(first + row) * row_parts + group * GROUP_PARTS].scale);
+                        let scores = &mut scores[(first + row) * ROW_LANES + step * VECTORS..][..VECTORS];
+                        for (vector, score) in scores.iter_mut().enumerate() {
+                            ahead.fetch();
+                            let sums = &sums[item % 2][vector].0;
+                            let sum = V::wholes_of_bytes(&sums[2 * row], &sums[2 * row + 1]);
+                            let so_far = if group == 0 { V::splat(0.0) } else { V::from_lanes(score) };
+                            let scale = scales[vector].mul(row_scale);
+                            *score = so_far.fma(V::from_wholes(sum), scale).to_lanes();
                         }
                     }
                 }
@@ -215,62 +213,59 @@ impl VectorWork for Add<'_, '_> {
         let kv = within.queries.kv;
         let columns = kv.columns();
         let groups = kv.value_dim().div_ceil(GROUP);
-        let of_step = groups.div_ceil(GROUPS);
-        let items = steps.len() * of_step;
+        let items = steps.len() * groups;
         for first in rows.clone().step_by(ROWS_AT_ONCE) {
             let count = (rows.end - first).min(ROWS_AT_ONCE);
-            let mut scales = [[[0.0; ROWS_AT_ONCE]; GROUPS]; 2];
+            let mut scales = [[0.0; ROWS_AT_ONCE]; 2];
             for item in 0..=items {
-                let step = (steps.start + item / of_step) * STEP;
+                let step = (steps.start + item / groups) * STEP;
                 let position = within.start() + step;
                 let values = if item < items { kv.value_codes(&(position..position + STEP)) } else { None };
                 if let Some(values) = values {
-                    let first_group = item % of_step * GROUPS;
-                    for i in 0..(groups - first_group).min(GROUPS) {
-                        let of_all = values.factors::<V>(first_group + i, &(0..STEP));
-                        for row in 0..count {
+                    let group = item % groups;
+                    let of_all = values.factors::<V>(Coding::Eight, group, &(0..STEP));
+                    for row in 0..count {
+                        for _ in 0..FETCHED_FOR_WEIGHTS {
                             ahead.fetch();
-                            ahead.fetch();
-                            let of_row = &weights[(first + row) * ROW_LANES + step / LANES..][..VECTORS];
-                            let seen = within.seen(first + row, &(step..step + STEP));
-                            let seen = seen.start - step..seen.end - step;
-                            let weights = if seen == (0..STEP) {
-                                Weights::of(of_row, &of_all, Coding::Eight)
-                            } else {
-                                // What a row does not see may be NaN.
-                                let factors = values.factors::<V>(first_group + i, &seen);
-                                Weights::of(&only(of_row, &seen), &factors, Coding::Eight)
-                            };
-                            scales[item % 2][i][row] = weights.scale;
-                            [room[i].0[2 * row], room[i].0[2 * row + 1]] = bytes_of(&weights.pairs);
                         }
+                        let of_row = &weights[(first + row) * ROW_LANES + step / LANES..][..VECTORS];
+                        let seen = within.seen(first + row, &(step..step + STEP));
+                        let seen = seen.start - step..seen.end - step;
+                        let weights = if seen == (0..STEP) {
+                            Weights::of(of_row, &of_all, Coding::Eight)
+                        } else {
+                            // What a row does not see may be NaN.
+                            let factors = values.factors::<V>(Coding::Eight, group, &seen);
+                            Weights::of(&only(of_row, &seen), &factors, Coding::Eight)
+                        };
+                        scales[item % 2][row] = weights.scale;
+                        [room.0[2 * row], room.0[2 * row + 1]] = bytes_of(&weights.pairs);
                     }
                     for _ in 0..FETCHED_BEFORE + (ROWS_AT_ONCE - count) * FETCHED_FOR_ROWS {
                         ahead.fetch();
                     }
-                    let first_column = first_group * GROUP_LANES;
+                    let first_column = group * COLUMNS;
                     let last = columns - 1 - first_column;
                     let mut of_unit = [&[[0; LANES]; BYTES]; COLUMNS];
                     for (i, of_unit) in of_unit.iter_mut().enumerate() {
                         // In the place of columns that are not there is the last.
                         *of_unit = &values.of_column(first_column + i.min(last)).as_chunks().0[0];
                     }
-                    unit.multiply_halves([&room[0], &room[1]], of_unit, &mut sums[item % 2]);
+                    unit.multiply(room, of_unit, &mut sums[item % 2]);
                 }
                 if item > 0 {
                     let item = item - 1;
                     let (scales, sums) = (&scales[item % 2], &sums[item % 2]);
-                    let first_column = item % of_step * GROUPS * GROUP_LANES;
+                    let first_column = item % groups * COLUMNS;
                     let some = (columns - first_column).min(COLUMNS);
-                    for row in 0..count {
+                    for (row, scale) in scales[..count].iter().enumerate() {
                         let parts = &mut parts[(first + row) * (columns + 1) + first_column..][..some];
                         for (i, part) in parts.iter_mut().enumerate() {
                             if i % 2 == 0 {
                                 ahead.fetch();
                             }
                             let sum = V::wholes_of_bytes(&sums[i].0[2 * row], &sums[i].0[2 * row + 1]);
-                            let scale = V::splat(scales[i / GROUP_LANES][row]);
-                            *part = V::from_lanes(part).fma(V::from_wholes(sum), scale).to_lanes();
+                            *part = V::from_lanes(part).fma(V::from_wholes(sum), V::splat(*scale)).to_lanes();
                         }
                     }
                 }

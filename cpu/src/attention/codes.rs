@@ -1,4 +1,4 @@
-//! 32 values as codes of a few bits with one scale: a value is `scale * (code - center)`.
+//! Some values as codes of a few bits with one scale: a value is `scale * (code - center)`.
 //!
 //! Values come rotated, and so look like those of a normal distribution. With 4 bits the codes are -8 to 7 and the value
 //! farthest from zero gets the sign of -8; with 2 bits they are -1.5, -0.5, 0.5 and 1.5. Some scales are tried and that with
@@ -9,8 +9,8 @@ use half::f16;
 use super::super::lanes::{self, LANES, Lanes};
 use super::KvType;
 
-/// Values that share a scale.
-pub(super) const GROUP: usize = 32;
+/// Most values that share a scale.
+pub(super) const MOST_IN_GROUP: usize = 64;
 
 /// Parts of the scale at which the value farthest from zero has the outermost code. The last fit values that all have one
 /// size, as a rotated outlier does.
@@ -42,6 +42,26 @@ impl Coding {
             Coding::Eight => 8,
             Coding::Four => 4,
             Coding::Two => 2,
+        }
+    }
+
+    /// Values that share a scale. Those of few bits lose a fifth more where 64 do, those of 8 bits next to nothing
+    /// (docs/measurements/key-value-cache.md), and half as many scales are half of the work that comes with them.
+    #[inline(always)]
+    pub const fn group(self) -> usize {
+        match self {
+            Coding::Eight => MOST_IN_GROUP,
+            Coding::Four | Coding::Two => 32,
+        }
+    }
+
+    /// Groups of so many values. By a number that the compiler knows, for this is asked again and again.
+    #[inline(always)]
+    pub const fn groups(self, dim: usize) -> usize {
+        match self {
+            Coding::Eight => dim.div_ceil(Coding::Eight.group()),
+            Coding::Four => dim.div_ceil(Coding::Four.group()),
+            Coding::Two => dim.div_ceil(Coding::Two.group()),
         }
     }
 
@@ -93,9 +113,9 @@ impl Coding {
         }
     }
 
-    /// Sets the codes of `values` and returns their scale. What is not finite makes it NaN, so that it shows.
+    /// Sets the codes of `values`, those of a group, and returns their scale. What is not finite makes it NaN, so that it shows.
     #[inline(always)]
-    pub fn quantize(self, values: &[f32; GROUP], codes: &mut [u8; GROUP]) -> f16 {
+    pub fn quantize<const GROUP: usize>(self, values: &[f32; GROUP], codes: &mut [u8; GROUP]) -> f16 {
         let mut extreme = 0.0f32;
         let mut sum = 0.0;
         for value in values {
@@ -122,7 +142,7 @@ impl Coding {
 
     /// The best of some parts of `full`.
     #[inline(always)]
-    fn best(self, values: &[f32; GROUP], full: f32, parts: [f32; 8]) -> f32 {
+    fn best<const GROUP: usize>(self, values: &[f32; GROUP], full: f32, parts: [f32; 8]) -> f32 {
         let (mut best, mut least) = (full, f32::INFINITY);
         for part in parts {
             let scale = part * full;
@@ -160,7 +180,16 @@ mod tests {
 
     const ALL: [Coding; 3] = [Coding::Eight, Coding::Four, Coding::Two];
 
-    fn decoded(coding: Coding, values: &[f32; GROUP]) -> Vec<f32> {
+    /// A group of the first of some values.
+    fn decoded(coding: Coding, values: &[f32; MOST_IN_GROUP]) -> Vec<f32> {
+        match coding {
+            Coding::Eight => decoded_group(coding, values),
+            Coding::Four | Coding::Two => decoded_group::<32>(coding, values.first_chunk().unwrap()),
+        }
+    }
+
+    fn decoded_group<const GROUP: usize>(coding: Coding, values: &[f32; GROUP]) -> Vec<f32> {
+        assert_eq!(GROUP, coding.group());
         let mut codes = [0; GROUP];
         let scale = coding.quantize(values, &mut codes).to_f32();
         codes.map(|code| scale * (f32::from(code) - coding.center())).to_vec()
@@ -174,7 +203,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
         };
-        let groups: Vec<[f32; GROUP]> =
+        let groups: Vec<[f32; MOST_IN_GROUP]> =
             (0..300).map(|_| std::array::from_fn(|_| (0..12).map(|_| uniform()).sum())).collect();
         for (coding, most) in [(Coding::Eight, 4e-5), (Coding::Four, 0.0075), (Coding::Two, 0.115)] {
             let (mut error, mut square) = (0.0, 0.0);
@@ -191,9 +220,9 @@ mod tests {
     #[test]
     fn zeros_stay_zeros_and_small_or_large_values_keep_their_order_of_magnitude() {
         for coding in ALL {
-            assert!(decoded(coding, &[0.0; GROUP]).iter().all(|v| *v == 0.0));
+            assert!(decoded(coding, &[0.0; MOST_IN_GROUP]).iter().all(|v| *v == 0.0));
             for size in [1e-3, 1.0, 1e4] {
-                let found = decoded(coding, &[size; GROUP]);
+                let found = decoded(coding, &[size; MOST_IN_GROUP]);
                 assert!(found.iter().all(|v| (v / size - 1.0).abs() < 0.02), "{coding:?} {size}: {found:?}");
             }
         }
@@ -203,7 +232,7 @@ mod tests {
     fn what_is_not_a_number_shows() {
         for coding in ALL {
             for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
-                let mut values = [1.0; GROUP];
+                let mut values = [1.0; MOST_IN_GROUP];
                 values[7] = bad;
                 assert!(!decoded(coding, &values)[7].is_finite(), "{coding:?} {bad}");
             }

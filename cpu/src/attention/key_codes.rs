@@ -1,20 +1,20 @@
 //! Products of queries with keys that are stored in codes, in whole numbers.
 //!
-//! A key is `scale * (code - center)`, with a scale for 32 dimensions. Of a query 32 dimensions become even whole numbers of 16
+//! A key is `scale * (code - center)`, with a scale for 64 dimensions, or for 32. Of a query as many become even whole numbers of 16
 //! bits with one scale, too, whose error is a hundredth of that of codes of 8 bits. So the sum of products over these
 //! dimensions is exact, in any order; it becomes a float and is multiplied with both scales, and such floats are added up in
 //! ascending order. Two products at once take half the instructions of floats, and no code is turned into a float.
 
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::Vector;
-use super::codes::{Coding, GROUP};
+use super::codes::Coding;
 use super::stored::{KEY_LANES, QUAD, key_arrays};
 use super::tile::{Ahead, ROW_LANES};
 
-/// Pairs of dimensions that share a scale.
-const PAIRS: usize = GROUP / 2;
-/// Quads of them.
-const QUADS: usize = GROUP / QUAD;
+/// Dimensions of a [`QueryPart`]. With more, keys of few bits took 3 % longer.
+pub(super) const PART: usize = 32;
+/// Quads of these.
+const PART_QUADS: usize = PART / QUAD;
 /// The largest part of a query.
 ///
 /// A matrix unit takes it as two bytes, of which the high one is at most 127 and the low one has a sign.
@@ -22,24 +22,24 @@ pub(super) const LARGEST: f32 = 32638.0;
 /// Added and taken away, it rounds what is below 2^22 to whole numbers, ties to even.
 const ROUNDER: f32 = 12_582_912.0;
 
-/// 32 dimensions of a query.
+/// 32 dimensions of a query. Those of a group of keys share a scale.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct QueryGroup {
+pub(super) struct QueryPart {
     /// Two dimensions each, the first in the low half.
-    pub(super) pairs: [i32; PAIRS],
-    /// What a sum of products with codes begins with, so that it becomes one with codes less their center.
+    pub(super) pairs: [i32; PART / 2],
+    /// Of the first part of a group, what its sum of products with codes begins with, so that it becomes one with codes less their center.
     pub(super) start: i32,
-    /// What such a sum is multiplied with, beside the scale of the key.
+    /// What the sum of a group is multiplied with, beside the scale of the key.
     pub(super) scale: f32,
 }
 
-impl QueryGroup {
-    pub const ZERO: QueryGroup = QueryGroup { pairs: [0; PAIRS], start: 0, scale: 0.0 };
+impl QueryPart {
+    pub const ZERO: QueryPart = QueryPart { pairs: [0; PART / 2], start: 0, scale: 0.0 };
 
-    /// Of up to 32 values, whose products with keys are scores when they are multiplied with `scale`. What is not finite makes
-    /// all scores NaN.
+    /// Sets `parts` to values of up to a group, whose products with keys are scores when they are multiplied with `scale`. What is not
+    /// finite makes all scores NaN.
     #[inline(always)]
-    pub fn of(values: &[f32], scale: f32, coding: Coding) -> QueryGroup {
+    pub fn set(parts: &mut [QueryPart], values: &[f32], scale: f32, coding: Coding) {
         let (mut largest, mut damage) = (0.0f32, 0.0);
         for value in values {
             largest = if value.abs() > largest { value.abs() } else { largest };
@@ -49,18 +49,25 @@ impl QueryGroup {
         let halves = if largest > 0.0 { LARGEST / 2.0 / largest } else { 0.0 };
         // That of values which are subnormal, and do not matter beside others.
         let halves = if halves.is_finite() { halves } else { 0.0 };
-        let mut wholes = [0; GROUP];
-        for (whole, value) in wholes.iter_mut().zip(values) {
-            // Even, for half a center may be what is subtracted from a code.
-            *whole = 2 * ((value * halves + ROUNDER) - ROUNDER) as i32;
-        }
-        let sum: i32 = wholes.iter().sum();
         let twice_center = (2.0 * coding.stored_center()) as i32;
-        let mut pairs = [0; PAIRS];
-        for (pair, wholes) in pairs.iter_mut().zip(wholes.as_chunks::<2>().0) {
-            *pair = wholes[1] << 16 | wholes[0] & 0xFFFF;
+        let (mut start, scale) = (0, largest / LARGEST * scale + damage);
+        for (part, values) in parts.iter_mut().zip(values.chunks(PART)) {
+            let mut wholes = [0; PART];
+            for (whole, value) in wholes.iter_mut().zip(values) {
+                // Even, for half a center may be what is subtracted from a code.
+                *whole = 2 * ((value * halves + ROUNDER) - ROUNDER) as i32;
+            }
+            let sum: i32 = wholes.iter().sum();
+            let mut pairs = [0; PART / 2];
+            for (pair, wholes) in pairs.iter_mut().zip(wholes.as_chunks::<2>().0) {
+                *pair = wholes[1] << 16 | wholes[0] & 0xFFFF;
+            }
+            start -= sum / 2 * twice_center;
+            *part = QueryPart { pairs, start: 0, scale };
         }
-        QueryGroup { pairs, start: -(sum / 2 * twice_center), scale: largest / LARGEST * scale + damage }
+        if let Some(first) = parts.first_mut() {
+            first.start = start;
+        }
     }
 }
 
@@ -88,7 +95,10 @@ impl KeyCodes<'_> {
                 // One times the code that is meant, and nothing times the other.
                 let one = V::splat_pair(1 << (16 * (i % 2)));
                 let code = V::from_wholes(V::add_pair_products(V::splat_whole(0), pairs, one));
-                *out = code.sub(center).mul(self.scale::<V>(vector, i / GROUP)).to_lanes();
+                *out = code
+                    .sub(center)
+                    .mul(self.scale::<V>(self.coding, vector, i / self.coding.group()))
+                    .to_lanes();
             }
         }
     }
@@ -100,20 +110,20 @@ impl KeyCodes<'_> {
         &self.codes[vector * arrays..][..arrays]
     }
 
-    /// Scales of a group of their dimensions.
+    /// Scales of a group of their dimensions. `coding` is that of all, which callers know when they are compiled.
     #[inline(always)]
-    pub(super) fn scale<V: Vector>(&self, vector: usize, group: usize) -> V {
-        let groups = self.dim.div_ceil(GROUP);
+    pub(super) fn scale<V: Vector>(&self, coding: Coding, vector: usize, group: usize) -> V {
+        let groups = coding.groups(self.dim);
         let (block, half) = (vector / KEY_LANES, vector % KEY_LANES);
         V::from_halves(&self.scales[(block * groups + group) * KEY_LANES + half])
     }
 
-    /// The scores that R rows of queries, the groups of each behind each other, give to C vectors of 16 positions from `vector`
+    /// The scores that R rows of queries, the parts of each behind each other, give to C vectors of 16 positions from `vector`
     /// on: for each row, C vectors of its own `scores`, which are [`ROW_LANES`] apart.
     #[inline(always)]
     pub fn score<V: Vector, const R: usize, const C: usize>(
         &self,
-        queries: &[QueryGroup],
+        queries: &[QueryPart],
         vector: usize,
         ahead: Ahead,
         scores: &mut [Lanes],
@@ -130,50 +140,53 @@ impl KeyCodes<'_> {
     fn score_coding<V: Vector, const R: usize, const C: usize>(
         &self,
         coding: Coding,
-        queries: &[QueryGroup],
+        queries: &[QueryPart],
         vector: usize,
         ahead: Ahead,
         scores: &mut [Lanes],
     ) {
-        let groups = self.dim.div_ceil(GROUP);
-        let (queries, scores) = (&queries[..R * groups], &mut scores[..(R - 1) * ROW_LANES + C]);
+        let (groups, parts) = (coding.groups(self.dim), self.dim.div_ceil(PART));
+        let (queries, scores) = (&queries[..R * parts], &mut scores[..(R - 1) * ROW_LANES + C]);
         let ahead = ahead.from(vector * self.dim);
         let mut codes: [&[[u8; LANES]]; C] = [&[]; C];
         for (i, codes) in codes.iter_mut().enumerate() {
             *codes = self.of_vector(vector + i);
         }
-        let mut of_rows = [&QueryGroup::ZERO; R];
+        let mut of_rows = [&QueryPart::ZERO; R];
         for group in 0..groups {
-            for (row, of_row) in of_rows.iter_mut().enumerate() {
-                *of_row = &queries[row * groups + group];
-            }
+            let first = group * coding.group() / PART;
             let mut sums = [[V::splat_whole(0); C]; R];
-            for (sums, of_row) in sums.iter_mut().zip(of_rows) {
-                *sums = [V::splat_whole(of_row.start); C];
+            for (row, sums) in sums.iter_mut().enumerate() {
+                *sums = [V::splat_whole(queries[row * parts + first].start); C];
             }
-            let quads = (self.dim - group * GROUP).div_ceil(QUAD).min(QUADS);
-            // Each half of all quads by itself, so that the compiler keeps no other in registers.
-            for half in 0..2 {
-                for at in 0..quads {
-                    let mut keys = [V::splat_pair(0); C];
-                    for (keys, codes) in keys.iter_mut().zip(codes) {
-                        // SAFETY: below a quarter of the dimensions, rounded up.
-                        *keys = unsafe { quad::<V>(coding, codes, group * QUADS + at) }[half];
-                    }
-                    // A line for 32 bytes of each of two vectors.
-                    ahead.fetch((group * PAIRS + 2 * at + half) * 2 * C);
-                    for (sums, of_row) in sums.iter_mut().zip(of_rows) {
-                        // SAFETY: one of those of a group.
-                        let query = V::splat_pair(unsafe { *of_row.pairs.get_unchecked(2 * at + half) });
-                        for (sum, keys) in sums.iter_mut().zip(keys) {
-                            *sum = V::add_pair_products(*sum, keys, query);
+            for part in first..parts.min(first + coding.group() / PART) {
+                for (row, of_row) in of_rows.iter_mut().enumerate() {
+                    *of_row = &queries[row * parts + part];
+                }
+                let quads = (self.dim - part * PART).div_ceil(QUAD).min(PART_QUADS);
+                // Each half of all quads by itself, so that the compiler keeps no other in registers.
+                for half in 0..2 {
+                    for at in 0..quads {
+                        let mut keys = [V::splat_pair(0); C];
+                        for (keys, codes) in keys.iter_mut().zip(codes) {
+                            // SAFETY: below a quarter of the dimensions, rounded up.
+                            *keys = unsafe { quad::<V>(coding, codes, part * PART_QUADS + at) }[half];
+                        }
+                        // A line for 32 bytes of each of two vectors.
+                        ahead.fetch((part * PART / 2 + 2 * at + half) * 2 * C);
+                        for (sums, of_row) in sums.iter_mut().zip(of_rows) {
+                            // SAFETY: one of those of a part.
+                            let query = V::splat_pair(unsafe { *of_row.pairs.get_unchecked(2 * at + half) });
+                            for (sum, keys) in sums.iter_mut().zip(keys) {
+                                *sum = V::add_pair_products(*sum, keys, query);
+                            }
                         }
                     }
                 }
             }
             let mut scales = [V::splat(0.0); C];
             for (i, scale) in scales.iter_mut().enumerate() {
-                *scale = self.scale::<V>(vector + i, group);
+                *scale = self.scale::<V>(coding, vector + i, group);
             }
             for (row, (sums, of_row)) in sums.into_iter().zip(of_rows).enumerate() {
                 let scores = &mut scores[row * ROW_LANES..][..C];
@@ -234,11 +247,14 @@ mod tests {
             stored.write(position, &floats(position, dim), &mut AlignedFloats::default());
         }
         let keys = stored.key_codes(0, KEY_BLOCK).unwrap();
-        let groups: Vec<_> =
-            query.chunks(GROUP).map(|values| QueryGroup::of(values, scale, keys.coding)).collect();
+        let mut parts = vec![QueryPart::ZERO; dim.div_ceil(PART)];
+        let group = keys.coding.group();
+        for (parts, values) in parts.chunks_mut(group / PART).zip(query.chunks(group)) {
+            QueryPart::set(parts, values, scale, keys.coding);
+        }
         let mut found = [[0.0; LANES]; KEY_LANES];
         let ahead = stored.ahead(0, KEY_BLOCK);
-        keys.score::<Lanes, 1, KEY_LANES>(&groups, 0, ahead, &mut found);
+        keys.score::<Lanes, 1, KEY_LANES>(&parts, 0, ahead, &mut found);
         let mut room = vec![[0.0; LANES]; KEY_LANES * dim];
         keys.to_floats::<Lanes>(&mut room);
         let largest = query.iter().fold(0.0, |largest, q| q.abs().max(largest));

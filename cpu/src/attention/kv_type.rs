@@ -11,7 +11,7 @@ pub enum KvType {
     F32,
     /// As IEEE binary16.
     F16,
-    /// Rotated by a Hadamard matrix, in codes of 8 bits with an f16 scale per 32 values of a head.
+    /// Rotated by a Hadamard matrix, in codes of 8 bits with an f16 scale per 64 values of a head.
     Q8,
     /// Rotated by a Hadamard matrix, in codes of 4 bits with an f16 scale per 32 values of a head.
     Q4,

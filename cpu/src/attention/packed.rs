@@ -2,8 +2,7 @@
 
 use super::super::hadamard::hadamard;
 use super::super::lanes::Lanes;
-use super::codes::GROUP;
-use super::key_codes::QueryGroup;
+use super::key_codes::{PART, QueryPart};
 use super::queries::Queries;
 use super::room::QueryRoom;
 use super::tile::{ROW, ROW_LANES};
@@ -14,7 +13,7 @@ pub(super) enum Packed<'a> {
     /// For keys that become floats: 256 dimensions of all rows, [`ROW_LANES`] each, then the next 256.
     Floats(&'a [Lanes]),
     /// For keys in codes: 32 dimensions of a row, and its next.
-    Groups(&'a [QueryGroup]),
+    Parts(&'a [QueryPart]),
 }
 
 /// Brings the first `rows` queries to where products take them from.
@@ -31,19 +30,20 @@ pub(super) fn pack<'a>(queries: &Queries<'_>, rows: usize, room: &'a mut QueryRo
         }
         return Packed::Floats(packed);
     };
-    let QueryRoom { floats, groups } = room;
-    let row_groups = dim.div_ceil(GROUP);
-    if groups.len() < rows * row_groups {
-        groups.resize(rows * row_groups, QueryGroup::ZERO);
+    let QueryRoom { floats, parts } = room;
+    let row_parts = dim.div_ceil(PART);
+    if parts.len() < rows * row_parts {
+        parts.resize(rows * row_parts, QueryPart::ZERO);
     }
-    let groups = &mut groups[..rows * row_groups];
+    let parts = &mut parts[..rows * row_parts];
     let turned = floats.at_least(dim);
-    for (row, groups) in groups.chunks_exact_mut(row_groups).enumerate() {
+    for (row, parts) in parts.chunks_exact_mut(row_parts).enumerate() {
         turned.copy_from_slice(queries.query(row));
         hadamard(turned, rotated);
-        for (group, values) in groups.iter_mut().zip(turned.chunks(GROUP)) {
-            *group = QueryGroup::of(values, queries.attention.scale, coding);
+        let groups = parts.chunks_mut(coding.group() / PART).zip(turned.chunks(coding.group()));
+        for (parts, values) in groups {
+            QueryPart::set(parts, values, queries.attention.scale, coding);
         }
     }
-    Packed::Groups(groups)
+    Packed::Parts(parts)
 }

@@ -5,7 +5,6 @@ use std::ops::Range;
 use super::super::aligned::AlignedFloats;
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::{LINE, Vector, prefetch_second};
-use super::codes::GROUP;
 use super::key_codes::KeyCodes;
 use super::sizes::STEP;
 use super::stored::{KEY_BLOCK, Order, Stored, Vectors};
@@ -64,7 +63,7 @@ impl Stored {
         };
         let arrays = |positions| Order::Keys.code_arrays(*coding, *dim, positions);
         let codes = &codes[arrays(first)..][..arrays(count)];
-        let groups = dim.div_ceil(GROUP);
+        let groups = coding.groups(*dim);
         let scales = &scales[first * groups..][..count * groups];
         Some(KeyCodes { coding: *coding, dim: *dim, codes, scales: scales.as_chunks().0 })
     }
@@ -74,7 +73,7 @@ impl Stored {
         let Stored { order, dim, vectors: Vectors::Codes { coding, codes, scales } } = self else {
             return [0..0, 0..0];
         };
-        let (arrays, groups) = (|positions| order.code_arrays(*coding, *dim, positions), dim.div_ceil(GROUP));
+        let (arrays, groups) = (|positions| order.code_arrays(*coding, *dim, positions), coding.groups(*dim));
         let codes = codes[arrays(first)..arrays(first + count)].as_ptr_range();
         let scales = scales[first * groups..(first + count) * groups].as_ptr_range();
         [codes.start.addr()..codes.end.addr(), scales.start.addr()..scales.end.addr()]
@@ -96,7 +95,7 @@ impl Stored {
         };
         let arrays = |positions| Order::Values.code_arrays(*coding, *dim, positions);
         let codes = &codes[arrays(first)..][..arrays(STEP)];
-        let groups = dim.div_ceil(GROUP);
+        let groups = coding.groups(*dim);
         let scales = &scales[first * groups..][..STEP * groups];
         Some(ValueCodes { coding: *coding, dim: *dim, codes, scales: scales.as_chunks().0 })
     }
@@ -110,7 +109,7 @@ impl Stored {
             Vectors::F32(floats) => Ahead { start: floats.as_ptr().cast(), bytes: 4 * LANES }.from(vector),
             Vectors::F16(vectors) => Ahead { start: vectors.as_ptr().cast(), bytes: 2 * LANES }.from(vector),
             Vectors::Codes { coding, codes, scales } => {
-                let groups = dim.div_ceil(GROUP);
+                let groups = coding.groups(dim);
                 let scales = scales.as_ptr().wrapping_add(first * groups).cast::<u8>();
                 for at in (0..step * groups * size_of::<u16>()).step_by(LINE) {
                     prefetch_second(scales.wrapping_add(at));

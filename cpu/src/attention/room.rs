@@ -4,14 +4,14 @@ use super::super::aligned::AlignedFloats;
 #[cfg(any(test, target_arch = "x86_64"))]
 use super::super::bf16_unit::{Columns, RowLine};
 use super::super::byte_unit::{ByteRows, ByteSums};
-use super::key_codes::QueryGroup;
-use super::value_codes::{GROUP_LANES, GROUPS, VECTORS, WeightRoom};
+use super::key_codes::QueryPart;
+use super::value_codes::{COLUMNS, VECTORS, WeightRoom};
 
 /// Queries as products take them: buffers that grow.
 #[derive(Default)]
 pub(super) struct QueryRoom {
     pub(super) floats: AlignedFloats,
-    pub(super) groups: Vec<QueryGroup>,
+    pub(super) parts: Vec<QueryPart>,
 }
 
 /// Keys and values of a step as floats.
@@ -22,17 +22,14 @@ pub(super) struct StepRoom {
     pub weights: WeightRoom,
 }
 
-/// Vectors of 16 dimensions whose values a matrix unit for bytes sums up at once.
-pub(super) const COLUMNS: usize = GROUPS * GROUP_LANES;
-
 /// Queries, weights and sums on their way through a matrix unit for bytes.
 #[derive(Debug)]
 pub(super) struct ByteRoom {
-    /// Of eight rows 64 dimensions, then the next: a group of them and zeros, and the other.
-    pub(super) queries: Vec<[ByteRows; GROUPS]>,
-    pub(super) weights: [ByteRows; GROUPS],
+    /// Of eight rows a group of dimensions, then the next.
+    pub(super) queries: Vec<ByteRows>,
+    pub(super) weights: ByteRows,
     /// Of a step, and of the one before.
-    pub(super) scores: [[[ByteSums; VECTORS]; GROUPS]; 2],
+    pub(super) scores: [[ByteSums; VECTORS]; 2],
     pub(super) values: [[ByteSums; COLUMNS]; 2],
 }
 
@@ -40,8 +37,8 @@ impl Default for ByteRoom {
     fn default() -> ByteRoom {
         ByteRoom {
             queries: Vec::new(),
-            weights: [ByteRows::ZERO; GROUPS],
-            scores: [[[ByteSums::ZERO; VECTORS]; GROUPS]; 2],
+            weights: ByteRows::ZERO,
+            scores: [[ByteSums::ZERO; VECTORS]; 2],
             values: [[ByteSums::ZERO; COLUMNS]; 2],
         }
     }

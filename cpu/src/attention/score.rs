@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::{Vector, VectorWork};
-use super::codes::GROUP;
-use super::key_codes::{KeyCodes, QueryGroup};
+use super::key_codes::{KeyCodes, PART, QueryPart};
 use super::packed::Packed;
 use super::queries::Queries;
 use super::room::StepRoom;
@@ -39,7 +38,7 @@ pub(super) fn score_chunk<V: Vector>(
                     V::apart(ScoreRows { within, rows: rows.clone(), keys, packed, scores: &mut *scores });
                 }
             },
-            Packed::Groups(packed) => {
+            Packed::Parts(packed) => {
                 if let Some(stored) = queries.kv.key_codes(&seen) {
                     let keys = Step { positions: &step, stored, ahead };
                     V::apart(ScoreCodes { within, rows: rows.clone(), keys, packed, scores: &mut *scores });
@@ -74,7 +73,7 @@ struct ScoreCodes<'a> {
     within: Within<'a>,
     rows: Range<usize>,
     keys: Step<'a, KeyCodes<'a>>,
-    packed: &'a [QueryGroup],
+    packed: &'a [QueryPart],
     scores: &'a mut [Lanes],
 }
 
@@ -128,14 +127,14 @@ fn score_codes<V: Vector, const R: usize, const C: usize>(
     within: Within<'_>,
     first_row: usize,
     keys: Step<'_, KeyCodes<'_>>,
-    packed: &[QueryGroup],
+    packed: &[QueryPart],
     scores: &mut [Lanes],
 ) {
     // Later rows begin and end later.
     let Step { positions: step, stored, ahead } = keys;
     let (first, last) = (within.seen(first_row, step), within.seen(first_row + R - 1, step));
     let (mut vector, end) = (first.start / LANES, last.end.div_ceil(LANES));
-    let packed = &packed[first_row * within.queries.kv.dim().div_ceil(GROUP)..];
+    let packed = &packed[first_row * within.queries.kv.dim().div_ceil(PART)..];
     while vector < end {
         let (at, scores) = (vector - step.start / LANES, &mut scores[first_row * ROW_LANES + vector..]);
         vector += if vector + C <= end {

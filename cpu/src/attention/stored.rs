@@ -7,7 +7,7 @@ use super::super::aligned::AlignedFloats;
 use super::super::hadamard::{hadamard, hadamard_block};
 use super::super::lanes::{LANES, Lanes};
 use super::KvType;
-use super::codes::{Coding, GROUP};
+use super::codes::{Coding, MOST_IN_GROUP};
 use super::sizes::STEP;
 use crate::memory::OutOfMemory;
 use crate::slabs::{Part, Slabs};
@@ -16,6 +16,8 @@ use crate::slabs::{Part, Slabs};
 pub(super) const KEY_BLOCK: usize = KEY_LANES * LANES;
 /// Vectors of a dimension.
 pub(super) const KEY_LANES: usize = 2;
+/// Floats that become halves together.
+const HALVES: usize = 32;
 
 /// Where the values of a position are, in vectors of 16.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,9 +41,9 @@ impl Order {
         }
     }
 
-    /// Scales of some positions: one for each 32 dimensions.
-    const fn scales(dim: usize, positions: usize) -> usize {
-        positions.saturating_mul(dim.div_ceil(GROUP))
+    /// Scales of some positions: one for each group of dimensions.
+    const fn scales(coding: Coding, dim: usize, positions: usize) -> usize {
+        positions.saturating_mul(coding.groups(dim))
     }
 
     /// Arrays of 16 bytes that the codes of some positions take: whole blocks.
@@ -84,8 +86,8 @@ impl Order {
 
     /// The scale of a group of dimensions: those of 32 positions lie together.
     #[inline(always)]
-    pub fn scale(dim: usize, position: usize, group: usize) -> usize {
-        (position / KEY_BLOCK * dim.div_ceil(GROUP) + group) * KEY_BLOCK + position % KEY_BLOCK
+    pub fn scale(coding: Coding, dim: usize, position: usize, group: usize) -> usize {
+        (position / KEY_BLOCK * coding.groups(dim) + group) * KEY_BLOCK + position % KEY_BLOCK
     }
 }
 
@@ -158,7 +160,7 @@ impl StoredShape {
             None => Part::<[u16; LANES]>::bytes(vectors),
             Some(coding) => {
                 let codes = Part::<[u8; LANES]>::bytes(order.code_arrays(coding, dim, positions));
-                codes.saturating_add(Part::<u16>::bytes(Order::scales(dim, positions)))
+                codes.saturating_add(Part::<u16>::bytes(Order::scales(coding, dim, positions)))
             }
         };
         bytes as u64
@@ -178,11 +180,22 @@ impl StoredShape {
             Some(coding) => Vectors::Codes {
                 coding,
                 codes: slabs.zeros(order.code_arrays(coding, dim, positions), WHAT)?,
-                scales: slabs.zeros(Order::scales(dim, positions), WHAT)?,
+                scales: slabs.zeros(Order::scales(coding, dim, positions), WHAT)?,
             },
         };
         Ok(Stored { order, dim, vectors })
     }
+}
+
+/// The scale of up to a group of values, and their codes.
+#[inline(always)]
+fn quantized<const GROUP: usize>(coding: Coding, values: &[f32]) -> (u16, [u8; MOST_IN_GROUP]) {
+    let (mut padded, mut codes) = ([0.0; GROUP], [0; GROUP]);
+    padded[..values.len()].copy_from_slice(values);
+    let scale = coding.quantize(&padded, &mut codes).to_bits();
+    let mut all = [0; MOST_IN_GROUP];
+    all[..GROUP].copy_from_slice(&codes);
+    (scale, all)
 }
 
 /// Values of a head that are rotated together before they are stored as this type; 1: they are stored as they are.
@@ -210,11 +223,11 @@ impl Stored {
                 }
             }
             Vectors::F16(vectors) => {
-                for (group, values) in row.chunks(GROUP).enumerate() {
+                for (some, values) in row.chunks(HALVES).enumerate() {
                     // Several at a time, where the processor can.
-                    let mut halves = [f16::ZERO; GROUP];
+                    let mut halves = [f16::ZERO; HALVES];
                     halves[..values.len()].convert_from_f32_slice(values);
-                    for (i, half) in (group * GROUP..).zip(&halves[..values.len()]) {
+                    for (i, half) in (some * HALVES..).zip(&halves[..values.len()]) {
                         let (vector, lane) = order.place(dim, position, i);
                         vectors[vector][lane] = half.to_bits();
                     }
@@ -225,13 +238,13 @@ impl Stored {
                 let room = &mut room.lanes(dim.div_ceil(LANES)).as_flattened_mut()[..dim];
                 room.copy_from_slice(row);
                 hadamard(room, hadamard_block(dim));
-                let mut group_codes = [0; GROUP];
-                for (group, values) in room.chunks(GROUP).enumerate() {
-                    let mut padded = [0.0; GROUP];
-                    padded[..values.len()].copy_from_slice(values);
-                    let scale = coding.quantize(&padded, &mut group_codes);
-                    scales[Order::scale(dim, position, group)] = scale.to_bits();
-                    for (i, code) in (group * GROUP..).zip(&group_codes[..values.len()]) {
+                for (group, values) in room.chunks(coding.group()).enumerate() {
+                    let (scale, group_codes) = match coding {
+                        Coding::Eight => quantized::<{ Coding::Eight.group() }>(*coding, values),
+                        Coding::Four | Coding::Two => quantized::<{ Coding::Four.group() }>(*coding, values),
+                    };
+                    scales[Order::scale(*coding, dim, position, group)] = scale;
+                    for (i, code) in (group * coding.group()..).zip(&group_codes[..values.len()]) {
                         let (byte, bit) = order.code_place(*coding, dim, position, i);
                         coding.put(&mut codes[byte], bit, *code);
                     }
@@ -257,8 +270,10 @@ impl Stored {
                     let (byte, bit) = order.code_place(*coding, dim, position, i);
                     u32::from(coding.get(codes.as_flattened()[byte], bit))
                 }));
-                let groups = 0..dim.div_ceil(GROUP);
-                raw.extend(groups.map(|group| u32::from(scales[Order::scale(dim, position, group)])));
+                let groups = 0..coding.groups(dim);
+                raw.extend(
+                    groups.map(|group| u32::from(scales[Order::scale(*coding, dim, position, group)])),
+                );
             }
         }
     }
@@ -278,9 +293,9 @@ impl Stored {
                 }
             }
         }
-        if let Vectors::Codes { scales, .. } = vectors {
+        if let Vectors::Codes { coding, scales, .. } = vectors {
             for (group, &scale) in rest.iter().enumerate() {
-                scales[Order::scale(dim, position, group)] = scale as u16;
+                scales[Order::scale(*coding, dim, position, group)] = scale as u16;
             }
         }
     }
@@ -289,7 +304,7 @@ impl Stored {
     pub fn saved_bytes(&self) -> usize {
         let scales = match self.vectors {
             Vectors::F32(_) | Vectors::F16(_) => 0,
-            Vectors::Codes { .. } => self.dim.div_ceil(GROUP),
+            Vectors::Codes { coding, .. } => coding.groups(self.dim),
         };
         self.dim * self.value_bytes() + scales * size_of::<u16>()
     }

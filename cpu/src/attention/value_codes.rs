@@ -1,6 +1,6 @@
 //! Weighted sums of values that are stored in codes, in whole numbers.
 //!
-//! A value is `scale * (code - center)`, with a scale for 32 dimensions of a position. The weight that a query gives a position,
+//! A value is `scale * (code - center)`, with a scale for 64 dimensions of a position, or for 32. The weight that a query gives a position,
 //! times that scale, becomes an even whole number of 16 bits, relative to the largest scale that the query sees in a step: weights
 //! are at most 1, and one in a chunk is 1. So the sum over the positions of a step is exact, in any order; it becomes a float, which
 //! is added to those of the steps before. Two positions at once take half the instructions of floats, and no code is turned into a
@@ -11,7 +11,7 @@ use std::ops::Range;
 use super::super::lanes::{LANES, Lanes};
 use super::super::power_of_two::ROUNDER;
 use super::super::vector::Vector;
-use super::codes::{Coding, GROUP};
+use super::codes::Coding;
 use super::key_codes::{LARGEST, quad};
 use super::sizes::STEP;
 use super::stored::{KEY_LANES, QUAD, step_arrays};
@@ -20,10 +20,16 @@ use super::tile::{Ahead, MOST_AT_ONCE};
 /// Vectors of 16 positions of a step. A quad has one of each, as [`Order::Values`](super::stored::Order::Values) says.
 pub(super) const VECTORS: usize = STEP / LANES;
 const _: () = assert!(VECTORS == QUAD, "a quad of every vector");
+/// Vectors of 16 dimensions that are summed up together: of one group, or of two.
+pub(super) const COLUMNS: usize = 4;
+/// Most groups of these.
+const MOST_GROUPS: usize = 2;
+
 /// Vectors of 16 dimensions that share scales.
-pub(super) const GROUP_LANES: usize = GROUP / LANES;
-/// Groups whose vectors are summed up together.
-pub(super) const GROUPS: usize = 2;
+#[inline(always)]
+const fn group_lanes(coding: Coding) -> usize {
+    coding.group() / LANES
+}
 
 /// Values in codes, of the positions of a step.
 #[derive(Clone, Copy)]
@@ -44,11 +50,11 @@ pub(super) struct WeightRows<'a> {
 }
 
 /// Weights of some rows times scales, for values in codes. Kept, for it would be filled with zeros at every step.
-pub(super) struct WeightRoom([[Weights; GROUPS]; MOST_AT_ONCE]);
+pub(super) struct WeightRoom([[Weights; MOST_GROUPS]; MOST_AT_ONCE]);
 
 impl Default for WeightRoom {
     fn default() -> WeightRoom {
-        WeightRoom([[Weights::ZERO; GROUPS]; MOST_AT_ONCE])
+        WeightRoom([[Weights::ZERO; MOST_GROUPS]; MOST_AT_ONCE])
     }
 }
 
@@ -61,7 +67,9 @@ impl ValueCodes<'_> {
         for column in 0..columns {
             let codes = self.of_column(column);
             for vector in seen.start / LANES..seen.end.div_ceil(LANES) {
-                let scales = V::from_halves(self.scales(column / GROUP_LANES, vector)).to_lanes();
+                let scales =
+                    V::from_halves(self.scales(self.coding, column / group_lanes(self.coding), vector))
+                        .to_lanes();
                 let of_vector = vector * LANES..(vector + 1) * LANES;
                 for position in seen.start.max(of_vector.start)..seen.end.min(of_vector.end) {
                     // SAFETY: a column has codes of all positions of a step.
@@ -83,10 +91,10 @@ impl ValueCodes<'_> {
         &self.codes[column * arrays..][..arrays]
     }
 
-    /// Scales of a group of dimensions at 16 positions.
+    /// Scales of a group of dimensions at 16 positions. `coding` is that of all, which callers know when they are compiled.
     #[inline(always)]
-    fn scales(&self, group: usize, vector: usize) -> &[u16; LANES] {
-        let groups = self.dim.div_ceil(GROUP);
+    fn scales(&self, coding: Coding, group: usize, vector: usize) -> &[u16; LANES] {
+        let groups = coding.groups(self.dim);
         &self.scales[(vector / KEY_LANES * groups + group) * KEY_LANES + vector % KEY_LANES]
     }
 
@@ -121,19 +129,19 @@ impl ValueCodes<'_> {
     ) {
         let columns = self.dim.div_ceil(LANES);
         let weights = &mut room.0[..R];
-        for first_group in (0..self.dim.div_ceil(GROUP)).step_by(GROUPS) {
-            let first = first_group * GROUP_LANES;
-            let end = columns.min(first + GROUPS * GROUP_LANES);
-            for i in 0..(end - first).div_ceil(GROUP_LANES) {
-                let group = first_group + i;
-                let of_all = self.factors::<V>(group, &(0..STEP));
+        let of_group = group_lanes(coding);
+        for first in (0..columns).step_by(COLUMNS) {
+            let end = columns.min(first + COLUMNS);
+            for i in 0..(end - first).div_ceil(of_group) {
+                let group = first / of_group + i;
+                let of_all = self.factors::<V>(coding, group, &(0..STEP));
                 for (row, weights) in weights.iter_mut().enumerate() {
                     let of_row = &rows.weights[row * rows.stride..][..VECTORS];
                     weights[i] = match &seen {
                         None => Weights::of(of_row, &of_all, coding),
                         // What a row does not see may be NaN.
                         Some(seen) => {
-                            let factors = self.factors::<V>(group, &seen[row]);
+                            let factors = self.factors::<V>(coding, group, &seen[row]);
                             Weights::of(&only(of_row, &seen[row]), &factors, coding)
                         }
                     };
@@ -151,12 +159,12 @@ impl ValueCodes<'_> {
         }
     }
 
-    /// What weights of a row that sees `seen` are multiplied with, for a group.
+    /// What weights of a row that sees `seen` are multiplied with, for a group. `coding` as in [`ValueCodes::scales`].
     #[inline(always)]
-    pub(super) fn factors<V: Vector>(&self, group: usize, seen: &Range<usize>) -> Factors {
+    pub(super) fn factors<V: Vector>(&self, coding: Coding, group: usize, seen: &Range<usize>) -> Factors {
         let mut scales = [[0.0; LANES]; VECTORS];
         for (i, to) in scales.iter_mut().enumerate() {
-            *to = V::from_halves(self.scales(group, i)).to_lanes();
+            *to = V::from_halves(self.scales(coding, group, i)).to_lanes();
         }
         let mut scales = only(&scales, seen);
         let largest =
@@ -179,7 +187,7 @@ impl ValueCodes<'_> {
     fn add_columns<V: Vector, const R: usize, const C: usize>(
         &self,
         coding: Coding,
-        weights: &[[Weights; GROUPS]],
+        weights: &[[Weights; MOST_GROUPS]],
         place: Place,
         ahead: Ahead,
         parts: &mut [Lanes],
@@ -190,7 +198,7 @@ impl ValueCodes<'_> {
         for (i, codes) in codes.iter_mut().enumerate() {
             *codes = self.of_column(column + i);
         }
-        let group = |i: usize| (column - first + i) / GROUP_LANES;
+        let group = |i: usize| (column - first + i) / group_lanes(coding);
         let mut sums = [[V::splat_whole(0); C]; R];
         for (sums, weights) in sums.iter_mut().zip(weights) {
             for (i, sum) in sums.iter_mut().enumerate() {

@@ -13,7 +13,7 @@ use super::seen::Seen;
 use crate::decoder::KvCache;
 use crate::error::{Result, RuntimeError};
 
-const MAGIC: &[u8; 8] = b"QSFSEQ01";
+const MAGIC: &[u8; 8] = b"QSFSEQ02";
 const WORD: usize = size_of::<u32>();
 
 /// What must be the same where a sequence goes on, by name.

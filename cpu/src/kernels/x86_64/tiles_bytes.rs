@@ -15,7 +15,7 @@ const _: () = assert!(BYTES == LINE && size_of::<ByteColumns>() == ROWS * LINE, 
 /// The unit ([`tiles_allowed`](crate::tile_permission::tiles_allowed)).
 pub(crate) struct AmxBytes(());
 
-/// Tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 columns.
+/// Tiles 0 to 3 are sums, 4 is rows, and 5 to 7 are columns.
 static CONFIG: Config = Config::new([(ROWS, LINE); 8]);
 
 impl AmxBytes {
@@ -32,84 +32,28 @@ impl AmxBytes {
 
 // Tile registers keep their contents from one block to the next: the compiler uses none itself.
 impl ByteUnit for AmxBytes {
-    fn multiply_all(
-        &mut self,
-        rows: [&ByteRows; 2],
-        columns: [&ByteColumns; 4],
-        out: &mut [[ByteSums; 4]; 2],
-    ) {
+    fn multiply(&mut self, rows: &ByteRows, columns: [&ByteColumns; 4], out: &mut [ByteSums; 4]) {
         // SAFETY: the value proves that tiles may be used and are set up; all that is read and written is behind the references.
         unsafe {
             asm!(
-                "tileloadd tmm4, [{r0} + {line}]",
-                "tileloadd tmm6, [{c0} + {line}]",
+                "tileloadd tmm4, [{rows} + {line}]",
+                "tileloadd tmm5, [{c0} + {line}]",
                 "tilezero tmm0",
-                "tdpbssd tmm0, tmm4, tmm6",
-                "tileloadd tmm5, [{r1} + {line}]",
+                "tdpbssd tmm0, tmm4, tmm5",
+                "tileloadd tmm6, [{c1} + {line}]",
                 "tilezero tmm1",
-                "tdpbssd tmm1, tmm5, tmm6",
-                "tileloadd tmm7, [{c1} + {line}]",
+                "tdpbssd tmm1, tmm4, tmm6",
+                "tileloadd tmm7, [{c2} + {line}]",
                 "tilezero tmm2",
                 "tdpbssd tmm2, tmm4, tmm7",
+                "tileloadd tmm5, [{c3} + {line}]",
                 "tilezero tmm3",
-                "tdpbssd tmm3, tmm5, tmm7",
-                "tileloadd tmm6, [{c2} + {line}]",
-                "tilestored [{out} + {line}], tmm0",
-                "tilezero tmm0",
-                "tdpbssd tmm0, tmm4, tmm6",
-                "tilestored [{out} + {line} + 4096], tmm1",
-                "tilezero tmm1",
-                "tdpbssd tmm1, tmm5, tmm6",
-                "tileloadd tmm7, [{c3} + {line}]",
-                "tilestored [{out} + {line} + 1024], tmm2",
-                "tilezero tmm2",
-                "tdpbssd tmm2, tmm4, tmm7",
-                "tilestored [{out} + {line} + 5120], tmm3",
-                "tilezero tmm3",
-                "tdpbssd tmm3, tmm5, tmm7",
-                "tilestored [{out} + {line} + 2048], tmm0",
-                "tilestored [{out} + {line} + 6144], tmm1",
-                "tilestored [{out} + {line} + 3072], tmm2",
-                "tilestored [{out} + {line} + 7168], tmm3",
-                r0 = in(reg) rows[0],
-                r1 = in(reg) rows[1],
-                line = in(reg) LINE,
-                c0 = in(reg) columns[0],
-                c1 = in(reg) columns[1],
-                c2 = in(reg) columns[2],
-                c3 = in(reg) columns[3],
-                out = in(reg) out,
-                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
-                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
-                options(nostack, preserves_flags)
-            );
-        }
-    }
-
-    fn multiply_halves(&mut self, rows: [&ByteRows; 2], columns: [&ByteColumns; 4], out: &mut [ByteSums; 4]) {
-        // SAFETY: as above.
-        unsafe {
-            asm!(
-                "tileloadd tmm4, [{r0} + {line}]",
-                "tileloadd tmm6, [{c0} + {line}]",
-                "tilezero tmm0",
-                "tdpbssd tmm0, tmm4, tmm6",
-                "tileloadd tmm7, [{c1} + {line}]",
-                "tilezero tmm1",
-                "tdpbssd tmm1, tmm4, tmm7",
-                "tileloadd tmm5, [{r1} + {line}]",
-                "tileloadd tmm6, [{c2} + {line}]",
-                "tilezero tmm2",
-                "tdpbssd tmm2, tmm5, tmm6",
-                "tileloadd tmm7, [{c3} + {line}]",
-                "tilezero tmm3",
-                "tdpbssd tmm3, tmm5, tmm7",
+                "tdpbssd tmm3, tmm4, tmm5",
                 "tilestored [{out} + {line}], tmm0",
                 "tilestored [{out} + {line} + 1024], tmm1",
                 "tilestored [{out} + {line} + 2048], tmm2",
                 "tilestored [{out} + {line} + 3072], tmm3",
-                r0 = in(reg) rows[0],
-                r1 = in(reg) rows[1],
+                rows = in(reg) rows,
                 line = in(reg) LINE,
                 c0 = in(reg) columns[0],
                 c1 = in(reg) columns[1],
