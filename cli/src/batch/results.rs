@@ -202,19 +202,25 @@ mod tests {
         serde_json::from_value(json).unwrap()
     }
 
+    /// Opens results of all jobs. A process that another test is starting has a copy of a lock until it is another program, so a lock is
+    /// waited for.
+    fn open(folder: &Path) -> Result<Results, BatchError> {
+        let mut tries = 0;
+        loop {
+            match Results::open(folder, Shard::ALL) {
+                Err(BatchError::Busy { .. }) if tries < 100 => {
+                    tries += 1;
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                }
+                opened => return opened,
+            }
+        }
+    }
+
     #[test]
     fn the_last_record_counts_and_a_torn_line_never_was() {
         let dir = tempfile::tempdir().unwrap();
-        // A process that another test is starting has a copy of the lock until it is another program.
-        let open = || {
-            let tries = (0..100).find_map(|_| {
-                Results::open(dir.path(), Shard::ALL)
-                    .inspect_err(|_| std::thread::sleep(std::time::Duration::from_millis(20)))
-                    .ok()
-            });
-            tries.unwrap()
-        };
-        let mut results = open();
+        let mut results = open(dir.path()).unwrap();
         results.append(record("a.qsf", 1)).unwrap();
         results.append(record("a.qsf", 2)).unwrap();
         results.append(record("b.qsf", 3)).unwrap();
@@ -223,18 +229,18 @@ mod tests {
         let whole = fs::read(&path).unwrap();
         for cut in [1, 10, 100] {
             fs::write(&path, &whole[..whole.len() - cut]).unwrap();
-            let mut results = open();
+            let mut results = open(dir.path()).unwrap();
             assert_eq!(results.of(Path::new("a.qsf")).unwrap().ended_ms, 2);
             assert_eq!(results.of(Path::new("b.qsf")), None);
             results.append(record("c.qsf", 4)).unwrap();
             drop(results);
-            assert_eq!(open().of(Path::new("c.qsf")).unwrap().ended_ms, 4);
+            assert_eq!(open(dir.path()).unwrap().of(Path::new("c.qsf")).unwrap().ended_ms, 4);
         }
         fs::write(&path, "{\"output\": 1}\n").unwrap();
-        let error = Results::open(dir.path(), Shard::ALL).map(drop).unwrap_err().to_string();
+        let error = open(dir.path()).map(drop).unwrap_err().to_string();
         assert!(error.contains("results.jsonl") && error.contains("line 1"), "{error}");
         fs::write(&path, "{\"schema\": 2}\n").unwrap();
-        let error = Results::open(dir.path(), Shard::ALL).map(drop).unwrap_err().to_string();
+        let error = open(dir.path()).map(drop).unwrap_err().to_string();
         assert!(error.contains("expected schema 1, found 2"), "{error}");
     }
 
@@ -242,7 +248,7 @@ mod tests {
     fn what_no_batch_has_written_is_refused_and_stays_as_it_was() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("results.jsonl");
-        Results::open(dir.path(), Shard::ALL).unwrap().append(record("a.qsf", 1)).unwrap();
+        open(dir.path()).unwrap().append(record("a.qsf", 1)).unwrap();
         let ours = fs::read_to_string(&path).unwrap();
         for (text, line) in [
             // Without an end, which is what a crash leaves of a record.
@@ -256,7 +262,7 @@ mod tests {
             ("x".repeat(5 << 20), "line 1 is no record of a job (it has more than"),
         ] {
             fs::write(&path, &text).unwrap();
-            let error = Results::open(dir.path(), Shard::ALL).map(drop).unwrap_err();
+            let error = open(dir.path()).map(drop).unwrap_err();
             assert!(error.to_string().contains(line), "{error}");
             assert_eq!(error.failure().exit_code(), 3);
             assert!(fs::read_to_string(&path).unwrap() == text, "{error}");
@@ -266,7 +272,7 @@ mod tests {
             [ours[..ours.len() / 2].to_owned(), ours.trim_end().to_owned(), format!("{ours}{{\"at\0\0")]
         {
             fs::write(&path, &torn).unwrap();
-            let results = Results::open(dir.path(), Shard::ALL).unwrap();
+            let results = open(dir.path()).unwrap();
             assert_eq!(results.of(Path::new("a.qsf")).is_some(), torn.contains('\n'), "{torn}");
             assert_eq!(fs::read_to_string(&path).unwrap().len(), torn.find('\n').map_or(0, |at| at + 1));
         }
@@ -279,7 +285,7 @@ mod tests {
             "perplexity": 2.5, "base_perplexity": 2.0, "kld": 0.5, "predicted_rss_bytes": 7, "seconds": 0.5, "ended_ms": 1,
             "file": {"role": "output", "path": "a.qsf", "bytes": 9, "modified_ns": 1, "sha256": ""}, "inputs": [], "options": {}}"#;
         fs::write(dir.path().join("results.jsonl"), old.replace('\n', "") + "\n").unwrap();
-        let results = Results::open(dir.path(), Shard::ALL).unwrap();
+        let results = open(dir.path()).unwrap();
         let found = results.of(Path::new("a.qsf")).unwrap();
         assert_eq!((found.file_bytes, found.ppl, found.kld_mean), (Some(9), Some(2.5), Some(0.5)));
         assert_eq!((found.base_ppl, found.predicted_peak_rss_bytes), (Some(2.0), Some(7)));
@@ -289,13 +295,13 @@ mod tests {
     #[test]
     fn one_process_at_a_time_has_them_and_shards_see_each_other_s() {
         let dir = tempfile::tempdir().unwrap();
-        let first = Results::open(dir.path(), Shard::ALL).unwrap();
+        let first = open(dir.path()).unwrap();
         let error = Results::open(dir.path(), Shard::ALL).map(drop).unwrap_err();
         assert!(matches!(error, BatchError::Busy { .. }), "{error}");
         let mut second = Results::open(dir.path(), "1/2".parse().unwrap()).unwrap();
         second.append(record("a.qsf", 7)).unwrap();
         drop((first, second));
-        let all = Results::open(dir.path(), Shard::ALL).unwrap();
+        let all = open(dir.path()).unwrap();
         assert_eq!(all.of(Path::new("a.qsf")).unwrap().ended_ms, 7);
     }
 }
