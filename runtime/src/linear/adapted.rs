@@ -1,7 +1,7 @@
 //! Adapters of the matrices of a call.
 //!
-//! What the first of the narrow matrices gives is needed by all rows of the second. So threads compute it before they take any part
-//! of the stored matrix, and multiply that before they look at it. An adapter adds no region, and hardly ever makes a thread wait.
+//! What the first of the narrow matrices gives is needed by all rows of the second. So threads compute it before any part of the
+//! stored matrix, and multiply that before they look at it. An adapter adds no region, and hardly ever makes a thread wait.
 
 use std::cell::RefCell;
 use std::hint;
@@ -87,7 +87,7 @@ impl<'a> Adapted<'a> {
         self.x.len() / self.cols
     }
 
-    /// [`Cpu::for_each_part`], where threads do the first tasks before they take any part. `work`: of all parts, in multiply-adds.
+    /// [`Cpu::for_each_part`], where threads do the first tasks before any part. `work`: of all parts, in multiply-adds.
     pub(super) fn for_each_part(
         &self,
         cpu: &Cpu,

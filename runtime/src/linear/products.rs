@@ -164,13 +164,12 @@ impl Products for Cpu {
         assert_eq!(out.len(), weight.rows(), "output of another size");
         let out = Output::columns_of(out, 1, 0..weight.rows());
         let product = MatrixProduct { weight, bias: None, out, first_unit: 0 };
-        let parts = input.row_parts();
         let work = (panels.len() * PANEL_ROWS).saturating_mul(input.k);
-        // A unit of one token is a panel.
-        self.for_each_part(panels.len(), parts.units.clone(), work, |part| {
+        self.for_each_part(panels.len(), input.row_parts().units, work, |part| {
             for run in panels[part].chunk_by(|a, b| a + 1 == *b) {
-                let first = run[0] as usize;
-                let rows = parts.rows_of(first..first + run.len(), weight.rows());
+                // Whatever unit other products of this input have: panels are the caller's.
+                let first = run[0] as usize * PANEL_ROWS;
+                let rows = first..weight.rows().min(first + run.len() * PANEL_ROWS);
                 // SAFETY: every panel is in one part, and each has rows of its own.
                 unsafe { run_task(self, &product, rows, input) };
             }

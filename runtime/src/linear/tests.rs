@@ -319,3 +319,32 @@ fn a_gated_pair_gives_the_bits_of_both_products_and_their_gate() {
         }
     }
 }
+
+#[test]
+fn panels_have_the_rows_of_the_whole_product_whatever_form_the_input_has() {
+    const ROWS: usize = 312;
+    const COLS: usize = 512;
+    for threads in [1, 3] {
+        let cpu = Cpu::with_threads(Isa::best(), threads).unwrap();
+        let weight = tensor(QuantType::Q4, BlockSize::B64, ROWS, COLS);
+        let x = floats(99, COLS);
+        let (mut int8, mut wide) = (Int8Rows::new(), Int8x128Rows::new());
+        int8.quantize(&cpu, &x, 1, COLS);
+        wide.quantize(&cpu, &x, 1, COLS);
+        let inputs =
+            [Input::float(&x, COLS), Input::with_int8(&x, COLS, &int8), Input::with_wide(&x, COLS, &wide)];
+        // The last has 8 rows.
+        let panels: Vec<u32> = (0..20).filter(|panel| ![0, 3, 4, 11].contains(panel)).collect();
+        for input in inputs {
+            let (mut whole, mut some) = (vec![f32::NAN; ROWS], vec![f32::NAN; ROWS]);
+            cpu.linear(&weight, None, &input, &mut whole);
+            cpu.linear_panels(&weight, &panels, &input, &mut some);
+            for (row, (some, whole)) in some.iter().zip(&whole).enumerate() {
+                match panels.contains(&(row as u32 / 16)) {
+                    true => assert_eq!(some.to_bits(), whole.to_bits(), "row {row}, {threads} threads"),
+                    false => assert!(some.is_nan(), "row {row} was not asked for"),
+                }
+            }
+        }
+    }
+}
