@@ -192,26 +192,18 @@ impl Isa {
         self.has_avx512() && detected_vbmi()
     }
 
-    /// Whether the processor has instructions that multiply many rows in bfloat16.
-    pub fn has_bf16(self) -> bool {
-        #[cfg(target_arch = "x86_64")]
-        return self.bf16().is_some();
-        #[cfg(not(target_arch = "x86_64"))]
-        false
-    }
-
     /// Whether the processor has tiles of bytes.
     #[cfg(target_arch = "x86_64")]
     pub(super) const fn has_byte_tiles(self) -> bool {
         matches!(self.0, Level::Amx)
     }
 
-    /// What multiplies many rows in bfloat16, where something does.
+    /// What attention over many tokens is computed by, where there is something besides vectors of floats.
     #[cfg(target_arch = "x86_64")]
-    pub(super) fn bf16(self) -> Option<Bf16> {
+    pub(super) const fn attention_unit(self) -> Option<AttentionUnit> {
         match self.0 {
-            Level::Amx => Some(Bf16::Tiles),
-            Level::Avx512 if is_x86_feature_detected!("avx512bf16") => Some(Bf16::Vectors),
+            Level::Amx => Some(AttentionUnit::Bf16Tiles),
+            Level::Avx512 => Some(AttentionUnit::ByteVectors),
             _ => None,
         }
     }
@@ -246,14 +238,14 @@ fn detected_vbmi() -> bool {
     is_x86_feature_detected!("avx512vbmi") && is_x86_feature_detected!("avx512vbmi2")
 }
 
-/// What multiplies in bfloat16.
+/// What multiplies many rows at once.
 #[cfg(target_arch = "x86_64")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Bf16 {
-    /// The tile unit of AMX.
-    Tiles,
-    /// The vector instructions of AVX-512.
-    Vectors,
+pub(super) enum AttentionUnit {
+    /// The tile unit of AMX, in bfloat16: faster than in bytes, for few instructions make scores weights.
+    Bf16Tiles,
+    /// The vector instructions of AVX-512 VNNI, in bytes.
+    ByteVectors,
 }
 
 impl fmt::Debug for Isa {

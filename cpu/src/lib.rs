@@ -25,6 +25,7 @@
 //! | `lanes`, `vector`, `float_dot` | float arithmetic in one fixed order: single, in registers, in tiles |
 //! | `activations`, `int8x128_rows` | activations as 8-bit codes, 32 to a scale, and 256 in the order of matrix units |
 //! | `bf16_unit`, `byte_unit` | what attention asks of a matrix unit |
+//! | `byte_products` | what it asks of vector instructions that multiply bytes |
 //! | `decode`, `decode_learned`, `float16`, `row_blocks` | stored weights to floats |
 //! | `stored_floats`, `float_matvec`, `float_columns` | stored floats, times a single token, and as columns that are added up |
 //! | `kernels` | kernels for weights in blocks, and the table of all kernels |
@@ -46,6 +47,8 @@ mod attention;
 mod backend;
 #[cfg(any(test, target_arch = "x86_64"))]
 mod bf16_unit;
+#[cfg(any(test, target_arch = "x86_64"))]
+mod byte_products;
 mod byte_unit;
 mod decode;
 mod decode_learned;

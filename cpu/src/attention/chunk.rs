@@ -161,19 +161,5 @@ pub(super) fn largest_score<V: Vector>(scores: &[Lanes]) -> f32 {
     for scores in scores.iter() {
         tops = tops.or_larger(V::from_lanes(scores));
     }
-    largest(tops.to_lanes())
-}
-
-/// The largest of numbers, none of them NaN.
-#[inline(always)]
-fn largest(mut lanes: Lanes) -> f32 {
-    let mut half = LANES / 2;
-    while half > 0 {
-        for i in 0..half {
-            let (a, b) = (lanes[i], lanes[i + half]);
-            lanes[i] = if b > a { b } else { a };
-        }
-        half /= 2;
-    }
-    lanes[0]
+    tops.largest()
 }

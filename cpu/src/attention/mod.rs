@@ -27,7 +27,11 @@
 //! | `bytes` | both of them by a matrix unit, where codes have 8 bits |
 //! | `own_unit`, `lines_ahead` | that unit, for the thread; what is fetched meanwhile |
 //! | `chunk`, `score`, `add_values` | some queries over one chunk: softmax, scores, sums of values |
-//! | `tiles` | many queries over one chunk by a matrix unit, where that is asked for |
+//! | `by_unit` | many queries by instructions that multiply many rows at once, where that is asked for |
+//! | `tiles` | by a matrix unit in bfloat16 |
+//! | `byte_tiles` | by products of bytes |
+//! | `byte_columns`, `byte_weights`, `byte_room` | keys and values of a chunk for these; weights of rows; buffers |
+//! | `own_instructions` | whichever of both the processor has |
 //! | `join` | chunks to the result of a query |
 //! | `weigh`, `mass` | weights without values; how much attention positions get, and what each query gives |
 //! | `queries`, `within` | what attention computes, and of which queries |
@@ -36,6 +40,16 @@
 //! | `sequences` | a token of each of several sequences, at once |
 
 mod add_values;
+#[cfg(any(test, target_arch = "x86_64"))]
+mod by_unit;
+#[cfg(any(test, target_arch = "x86_64"))]
+mod byte_columns;
+#[cfg(any(test, target_arch = "x86_64"))]
+mod byte_room;
+#[cfg(any(test, target_arch = "x86_64"))]
+mod byte_tiles;
+#[cfg(any(test, target_arch = "x86_64"))]
+mod byte_weights;
 mod bytes;
 mod chunk;
 mod codes;
@@ -45,6 +59,8 @@ mod kv_type;
 mod layer;
 mod lines_ahead;
 mod mass;
+#[cfg(target_arch = "x86_64")]
+mod own_instructions;
 mod own_unit;
 mod packed;
 mod queries;

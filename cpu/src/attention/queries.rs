@@ -23,8 +23,8 @@ pub struct Attention<'a> {
     pub slopes: &'a [f32],
     /// A score for each head that takes part in the softmax and has no value (arXiv 2309.17453); empty for none.
     pub sinks: &'a [f32],
-    /// Whether products are in bfloat16 where the processor has a matrix unit and there are several tokens: an exception from what is
-    /// said above, for sums are in an order of the unit's own, and weights as exact as bfloat16.
+    /// Whether products are in bfloat16 or bytes where the processor multiplies many of these at once and there are several tokens: an
+    /// exception from what is said above, for all is rounded to that, and sums in bfloat16 are in an order of the unit's own.
     pub by_unit: bool,
 }
 

@@ -44,7 +44,7 @@ impl Default for ByteRoom {
     }
 }
 
-/// Buffers of [`TileBlock`].
+/// Buffers of attention over many tokens in bfloat16.
 #[cfg(any(test, target_arch = "x86_64"))]
 #[derive(Default)]
 pub(super) struct TileRoom {

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 
 use super::super::aligned::AlignedFloats;
 #[cfg(any(test, target_arch = "x86_64"))]
+use super::byte_room::ByteTileRoom;
+#[cfg(any(test, target_arch = "x86_64"))]
 use super::room::TileRoom;
 use super::room::{ByteRoom, QueryRoom, StepRoom};
 
@@ -24,6 +26,9 @@ pub(super) struct Scratch {
     /// What a matrix unit takes and gives.
     #[cfg(any(test, target_arch = "x86_64"))]
     pub tiles: TileRoom,
+    /// What products of bytes take and give.
+    #[cfg(any(test, target_arch = "x86_64"))]
+    pub byte_tiles: ByteTileRoom,
 }
 
 thread_local! {

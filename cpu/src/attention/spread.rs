@@ -4,13 +4,7 @@ use std::ops::Range;
 
 use super::super::aligned::AlignedFloats;
 use super::super::backend::Cpu;
-#[cfg(any(test, target_arch = "x86_64"))]
-use super::super::bf16_unit::Bf16Unit;
 use super::super::byte_unit::AnyByteUnit;
-#[cfg(target_arch = "x86_64")]
-use super::super::isa::Bf16;
-#[cfg(target_arch = "x86_64")]
-use super::super::kernels::{AmxBf16, Avx512Bf16};
 use super::super::lanes::{LANES, Lanes};
 use super::super::shared::Shared;
 use super::super::vector::{self, Vector, VectorWork};
@@ -26,8 +20,6 @@ use super::room::StepRoom;
 use super::scratch::{Scratch, with_scratch};
 use super::sizes::{CHUNK, most_spans, span_chunks};
 use super::tile::ROW_LANES;
-#[cfg(any(test, target_arch = "x86_64"))]
-use super::tiles::{TileBlock, task_rows};
 use crate::memory::OutOfMemory;
 
 /// Most queries that are computed together: what they read from the second-level cache is shared by so many, and their
@@ -38,9 +30,6 @@ pub(super) const ROWS: usize = 32;
 const RUNS_PER_THREAD: usize = 8;
 /// What it takes to join the result of a span besides its values, in multiply-adds: a power, which waits for that of the span before.
 const JOIN_WORK: usize = 512;
-/// Tasks for a matrix unit that each thread should have at least.
-#[cfg(any(test, target_arch = "x86_64"))]
-const TASKS_PER_THREAD: usize = 4;
 
 /// Results of spans on their way to be joined.
 #[derive(Debug)]
@@ -147,22 +136,14 @@ impl Cpu {
     fn attend_many(&self, layer: Layer<'_>, tokens: usize, work: usize, out: &mut [f32]) {
         let out = Shared::new(out);
         #[cfg(target_arch = "x86_64")]
-        if layer.attention.by_unit
-            && let Some(unit) = self.isa().bf16()
-        {
-            // SAFETY: the processor has the unit.
-            return unsafe {
-                match unit {
-                    Bf16::Tiles => self.attend_by_unit::<AmxBf16>(layer, tokens, work, &out),
-                    Bf16::Vectors => self.attend_by_unit::<Avx512Bf16>(layer, tokens, work, &out),
-                }
-            };
+        if layer.attention.by_unit && self.attend_by_own_unit(layer, tokens, work, &out) {
+            return;
         }
         self.for_each_block(layer, tokens, ROWS, work, |block| self.attend_block(block, &out));
     }
 
     /// Calls `task` for blocks of tokens with `rows` rows about, for the heads of every group.
-    fn for_each_block<F>(&self, layer: Layer<'_>, tokens: usize, rows: usize, work: usize, task: F)
+    pub(super) fn for_each_block<F>(&self, layer: Layer<'_>, tokens: usize, rows: usize, work: usize, task: F)
     where
         F: Fn(Block<'_>) + Sync,
     {
@@ -202,53 +183,6 @@ impl Cpu {
                 unsafe { block.store(row, result.as_flattened(), out) };
             }
         });
-    }
-
-    /// Several tokens by a matrix unit.
-    ///
-    /// # Safety
-    /// The unit must be one of this processor.
-    #[cfg(any(test, target_arch = "x86_64"))]
-    pub(super) unsafe fn attend_by_unit<U: Bf16Unit>(
-        &self,
-        layer: Layer<'_>,
-        tokens: usize,
-        work: usize,
-        out: &Shared<'_, f32>,
-    ) {
-        // Fewer rows a task where there are few tasks.
-        let all = (tokens * layer.attention.heads).div_ceil(TASKS_PER_THREAD * self.threads());
-        let most = task_rows(layer.kv.head_dim(), layer.kv.value_dim());
-        let rows = all.next_multiple_of(ROWS).min(most);
-        self.for_each_block(layer, tokens, rows, work, |block| {
-            // SAFETY: the caller's promise.
-            unsafe { self.attend_block_by_unit::<U>(block, out) };
-        });
-    }
-
-    /// # Safety
-    /// As for [`Cpu::attend_by_unit`].
-    #[cfg(any(test, target_arch = "x86_64"))]
-    unsafe fn attend_block_by_unit<U: Bf16Unit>(&self, block: Block<'_>, out: &Shared<'_, f32>) {
-        let (queries, tokens) = (block.queries(), block.tokens);
-        let mut finite = false;
-        with_scratch(|Scratch { tiles, step, .. }| {
-            // SAFETY: each head of each token is in one block.
-            let done = &mut |row: usize, result: &[f32]| unsafe { block.store(row, result, out) };
-            // SAFETY: the caller's promise; this is the only unit of the thread.
-            let unit = unsafe { U::new() };
-            vector::run(
-                self.isa(),
-                TileBlock { queries, tokens, room: tiles, step, done, finite: &mut finite, unit },
-            );
-        });
-        if !finite {
-            let size = (ROWS / queries.heads).max(1);
-            for first in (0..tokens).step_by(size) {
-                let tokens = size.min(tokens - first);
-                self.attend_block(Block { token: block.token + first, tokens, ..block }, out);
-            }
-        }
     }
 }
 
@@ -292,6 +226,13 @@ impl<'a> Layer<'a> {
         self.q.len() / (self.attention.heads * self.kv.head_dim())
     }
 
+    /// Positions that any of its queries sees.
+    #[cfg(any(test, target_arch = "x86_64"))]
+    pub fn held(&self) -> Range<usize> {
+        let end = self.position + self.tokens();
+        self.queries(0, 0).seen(0).start..end
+    }
+
     /// Multiply-adds, about.
     pub fn work(&self) -> usize {
         self.q.len().saturating_mul(2 * (self.position + self.tokens()).min(self.attention.window))
@@ -321,7 +262,7 @@ pub(super) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    fn queries(&self) -> Queries<'a> {
+    pub fn queries(&self) -> Queries<'a> {
         self.layer.queries(self.token, self.head)
     }
 
@@ -329,7 +270,7 @@ impl<'a> Block<'a> {
     ///
     /// # Safety
     /// No other thread may use the same head of the same token.
-    unsafe fn store(&self, row: usize, result: &[f32], out: &Shared<'_, f32>) {
+    pub unsafe fn store(&self, row: usize, result: &[f32], out: &Shared<'_, f32>) {
         let (queries, dim) = (self.queries(), self.layer.kv.value_dim());
         let token = self.token + row / queries.heads;
         let at = (token * self.layer.attention.heads + queries.head(row)) * dim;

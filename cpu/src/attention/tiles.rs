@@ -9,19 +9,18 @@ use super::super::bf16_unit::{
 };
 use super::super::hadamard::hadamard;
 use super::super::lanes::{LANES, Lanes};
-use super::super::vector::{Vector, VectorWork};
+use super::super::vector::Vector;
+use super::by_unit::{Unit, UnitBlock};
 use super::chunk::{finish_scores, largest_score};
 use super::join::{add_totals, clear, finish, origin, rescale};
 use super::queries::Queries;
 use super::room::{StepRoom, TileRoom};
+use super::scratch::Scratch;
 use super::sizes::{CHUNK, STEP};
 use super::stored::KEY_LANES;
 use super::tile::ROW;
 use super::within::{Within, steps};
 
-/// What a task keeps of all of its queries, 2048 of 64 dimensions: that of one chunk of keys after another passes over it, from a
-/// second-level cache of 1 MiB. The more queries, the fewer times are keys and values rounded.
-const TASK_BYTES: usize = 900 << 10;
 /// Lines of a row of weights: one more than it has, as in [`ROW_LANES`].
 const WEIGHT_LINES: usize = CHUNK / FACTORS + 1;
 /// Products of a chunk with keys, and steps of one with values.
@@ -36,30 +35,30 @@ const MOST: f32 = (1u64 << 60) as f32;
 /// The bits of the smallest magnitude that is rounded to infinity; those of infinity and NaN are above.
 const TOO_LARGE: u32 = 0x7F7F_8000;
 
-/// Queries of some tokens over all that they see.
-pub(super) struct TileBlock<'a, U> {
-    pub queries: Queries<'a>,
-    pub tokens: usize,
-    pub room: &'a mut TileRoom,
-    pub step: &'a mut StepRoom,
-    /// Called with the number of each row and its result.
-    pub done: &'a mut dyn FnMut(usize, &[f32]),
-    /// Whether there is a result: not where a query, key or value is not finite, for a weight of zero would spread that to rows that
-    /// do not see it.
-    pub finite: &'a mut bool,
-    pub unit: U,
-}
+/// Attention in bfloat16 by such a unit.
+pub(super) struct InBf16<U>(U);
 
-/// Most queries of a task.
-pub(super) fn task_rows(dim: usize, value_dim: usize) -> usize {
-    let lines = dim.div_ceil(FACTORS) * size_of::<RowLine>();
-    TASK_BYTES / (lines + (value_dim.div_ceil(LANES) + 1) * size_of::<Lanes>())
-}
+impl<U: Bf16Unit> Unit for InBf16<U> {
+    type Room = TileRoom;
 
-impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
     #[inline(always)]
-    fn run<V: Vector>(self) {
-        let TileBlock { queries, tokens, room, step, done, finite, mut unit } = self;
+    unsafe fn new() -> InBf16<U> {
+        // SAFETY: the caller's promise.
+        InBf16(unsafe { U::new() })
+    }
+
+    fn room(scratch: &mut Scratch) -> (&mut TileRoom, &mut StepRoom) {
+        (&mut scratch.tiles, &mut scratch.step)
+    }
+
+    fn row_bytes(dim: usize, value_dim: usize) -> usize {
+        let lines = dim.div_ceil(FACTORS) * size_of::<RowLine>();
+        lines + (value_dim.div_ceil(LANES) + 1) * size_of::<Lanes>()
+    }
+
+    #[inline(always)]
+    fn attend<V: Vector>(self, block: UnitBlock<'_>, room: &mut TileRoom) -> bool {
+        let (InBf16(mut unit), UnitBlock { queries, tokens, step, done, .. }) = (self, block);
         let (dim, count) = (queries.kv.dim(), tokens * queries.heads);
         let (row_lanes, lines) = (queries.kv.columns() + 1, dim.div_ceil(FACTORS));
         let strips = count.div_ceil(U::ROWS);
@@ -73,21 +72,20 @@ impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
         totals.fill([0.0; LANES]);
         let origins = room.origins.lanes((strips * U::ROWS).div_ceil(LANES)).as_flattened_mut();
         let packed = &mut room.queries[..strips * U::ROWS * lines];
-        *finite = pack(&queries, count, lines, packed, &mut scores[..2 * lines]);
+        let finite = pack(&queries, count, lines, packed, &mut scores[..2 * lines]);
         for (i, row) in rows.chunks_exact_mut(row_lanes).enumerate() {
             clear(row, if i < count { queries.sink(i) } else { None });
             origins[i] = origin(row);
         }
-        if !*finite {
-            return;
+        if !finite {
+            return false;
         }
         let end = queries.position + tokens;
         for chunk in queries.seen(0).start / CHUNK..end.div_ceil(CHUNK) {
             let seeing = queries.seeing(chunk, tokens);
             let within = Within { queries: &queries, chunk };
-            *finite &= columns_of_chunk::<V>(within, &seeing, &mut room.keys, &mut room.values, step);
-            if !*finite {
-                return;
+            if !columns_of_chunk::<V>(within, &seeing, &mut room.keys, &mut room.values, step) {
+                return false;
             }
             for strip in seeing.start / U::ROWS..seeing.end.div_ceil(U::ROWS) {
                 let part = seeing.start.max(strip * U::ROWS)..seeing.end.min((strip + 1) * U::ROWS);
@@ -151,6 +149,7 @@ impl<U: Bf16Unit> VectorWork for TileBlock<'_, U> {
             add_totals::<V>(result, &totals[row]);
             done(row, finish(result, queries.kv.value_dim(), queries.kv.rotated_values()));
         }
+        true
     }
 }
 

@@ -94,7 +94,7 @@ pub use panel::{PanelKernel, PanelOut, PanelTask, Rows};
 pub use rows::{RowScratch, RowTask};
 pub use table::{KernelEntry, KernelTable};
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86_64::{AmxBf16, AmxBytes, Avx512Bf16};
+pub(super) use x86_64::{AmxBf16, AmxBytes, Avx512Bytes};
 
 #[cfg(test)]
 mod tests;

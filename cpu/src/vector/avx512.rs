@@ -204,9 +204,43 @@ impl Vector for Whole {
     }
 
     #[inline(always)]
+    fn fraction(self) -> Self {
+        // Not VREDUCEPS, which rounds what is next to 1 another way.
+        // SAFETY: the type is only used where AVX-512 is.
+        Whole(unsafe { _mm512_sub_ps(self.0, _mm512_roundscale_ps::<_MM_FROUND_TO_NEG_INF>(self.0)) })
+    }
+
+    #[inline(always)]
+    fn times_power_below(self, n: Self) -> Self {
+        // SAFETY: the type is only used where AVX-512 is.
+        Whole(unsafe { _mm512_scalef_ps(self.0, n.0) })
+    }
+
+    #[inline(always)]
     fn fma(self, a: Self, b: Self) -> Self {
         // SAFETY: the type is only used where AVX-512 is.
         Whole(unsafe { _mm512_fmadd_ps(a.0, b.0, self.0) })
+    }
+
+    #[inline(always)]
+    fn from_integer_bits(lanes: &Lanes) -> Self {
+        // SAFETY: the type is only used where AVX-512 is; the load is the array.
+        Whole(unsafe { _mm512_cvtepi32_ps(_mm512_loadu_si512(lanes.as_ptr().cast())) })
+    }
+
+    #[inline(always)]
+    fn to_bytes(vectors: [Self; 4]) -> [u8; 64] {
+        // Those of four lanes of each vector come together.
+        const ORDER: [i32; 16] = [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15];
+        let mut bytes = [0; 64];
+        // SAFETY: the type is only used where AVX-512 F and BW are; the load and the store are arrays.
+        unsafe {
+            let [a, b, c, d] = vectors.map(|vector| _mm512_cvttps_epi32(vector.0));
+            let all = _mm512_packus_epi16(_mm512_packus_epi32(a, b), _mm512_packus_epi32(c, d));
+            let order = _mm512_loadu_si512(ORDER.as_ptr().cast());
+            _mm512_storeu_si512(bytes.as_mut_ptr().cast(), _mm512_permutexvar_epi32(order, all));
+        }
+        bytes
     }
 
     #[inline(always)]

@@ -78,8 +78,46 @@ pub trait Vector: Copy {
     fn or_smaller(self, other: Self) -> Self;
     /// `self * 2^n`, rounded once, for a `self` from 1/2 to 2 and integers n within +-200, or NaN.
     fn times_power_of_two(self, n: Self) -> Self;
+    /// `self` less the integer below, or it.
+    #[inline(always)]
+    fn fraction(self) -> Self {
+        Self::from_lanes(&self.to_lanes().map(|lane| lane - lane.floor()))
+    }
+    /// [`Vector::times_power_of_two`] with the integers below `n`, or these.
+    #[inline(always)]
+    fn times_power_below(self, n: Self) -> Self {
+        self.times_power_of_two(Self::from_lanes(&n.to_lanes().map(f32::floor)))
+    }
     /// [`lanes::sum`].
     fn sum(self) -> f32;
+    /// The largest lane, where none is NaN.
+    #[inline(always)]
+    fn largest(self) -> f32 {
+        let mut lanes = self.to_lanes();
+        let mut half = LANES / 2;
+        while half > 0 {
+            for i in 0..half {
+                let (a, b) = (lanes[i], lanes[i + half]);
+                lanes[i] = if b > a { b } else { a };
+            }
+            half /= 2;
+        }
+        lanes[0]
+    }
+    /// The bits of lanes as integers of 32 bits.
+    #[inline(always)]
+    fn from_integer_bits(lanes: &Lanes) -> Self {
+        Self::from_lanes(&lanes.map(|lane| lane.to_bits() as i32 as f32))
+    }
+    /// Numbers from 0 to below 256 without what is behind the point; what NaN gives is any.
+    #[inline(always)]
+    fn to_bytes(vectors: [Self; 4]) -> [u8; 4 * LANES] {
+        let mut bytes = [0; 4 * LANES];
+        for (bytes, vector) in bytes.as_chunks_mut::<LANES>().0.iter_mut().zip(vectors) {
+            *bytes = vector.to_lanes().map(|lane| lane as u8);
+        }
+        bytes
+    }
 
     /// Does work with these vectors in a function of its own: compilers take much more than twice the time for a function twice as
     /// large.

@@ -10,8 +10,8 @@ pub enum Activations {
     /// Quantized to 8 bits, a scale per 32 values: what runs by default where weights are in blocks.
     Int8,
     /// Quantized to 8 bits, a scale per 128 values, where there are many tokens; weights are recoded to 8 bits for that, with a scale
-    /// per 256 of a row, and attention over them is in bfloat16 where the processor multiplies that. Results are not those of other
-    /// processors. Few tokens, and all on processors without kernels for it
+    /// per 256 of a row, and attention over them is in bytes or bfloat16 where the processor multiplies many of these at once. Results
+    /// are not those of other processors. Few tokens, and all on processors without kernels for it
     /// ([`KernelTable::has_wide`](qsf_cpu::KernelTable::has_wide)), are as [`Activations::Int8`] says.
     Int8Wide,
     /// 32-bit floats: the reference.

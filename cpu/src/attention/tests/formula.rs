@@ -8,7 +8,7 @@ fn values_may_be_of_another_width_than_keys() {
         for (past, tokens) in [(0, 1), (300, 1), (250, 9)] {
             let case = Case::new(heads(6, 2), dim, positions(past, tokens)).with_values_of(value_dim);
             case.check(&format!("keys of {dim}, values of {value_dim}, {past}"));
-            case.check_by_unit(&format!("keys of {dim}, values of {value_dim}, {past}, by a unit"));
+            case.check_by_units(&format!("keys of {dim}, values of {value_dim}, {past}, by a unit"));
         }
     }
 }
@@ -94,7 +94,7 @@ fn sinks_take_weight_and_give_nothing() {
         case.window = 7;
         case.check(&format!("sinks and window {positions:?}"));
         if positions.tokens > 1 {
-            case.check_by_unit(&format!("sinks by unit {positions:?}"));
+            case.check_by_units(&format!("sinks by unit {positions:?}"));
         }
     }
 }
@@ -147,18 +147,18 @@ fn a_matrix_unit_gives_the_naive_formula() {
                 .enumerate()
         {
             let dim = [64, 1, 33, 80, 65, 16, 15][(i + j) % 7];
-            Case::new(heads, dim, positions).check_by_unit(&format!("{heads:?} {dim} {positions:?}"));
+            Case::new(heads, dim, positions).check_by_units(&format!("{heads:?} {dim} {positions:?}"));
         }
     }
-    Case::new(heads(2, 1), 300, positions(3, 40)).check_by_unit("wide heads");
+    Case::new(heads(2, 1), 300, positions(3, 40)).check_by_units("wide heads");
     for window in [1, 16, 33, 200, 257, 1000] {
         let mut case = Case::new(heads(2, 1), 16, positions(240, 300));
         case.window = window;
-        case.check_by_unit(&format!("window {window}"));
+        case.check_by_units(&format!("window {window}"));
     }
     let mut all = Case::new(heads(4, 2), 24, positions(240, 40));
     (all.slopes, all.softcap) = (vec![0.25, 0.0625, 0.5, 0.001], Some(1.5));
-    all.check_by_unit("slopes and a cap");
+    all.check_by_units("slopes and a cap");
 }
 
 /// What weights are relative to is not looked for until they grow out of floats: results must not show when.
@@ -174,7 +174,7 @@ fn scores_may_rise_by_any_amount_in_a_matrix_unit() {
         for (position, key) in case.keys.chunks_exact_mut(16).enumerate() {
             key[0] = scores[position / 128];
         }
-        case.check_by_unit(name);
+        case.check_by_units(name);
     }
 }
 
@@ -185,12 +185,13 @@ fn a_matrix_unit_takes_keys_and_values_of_all_types() {
         case.types = kv_type.into();
         let layer = case.layer(0);
         let expected = case.run_on(Isa::best(), &layer, &[70]);
-        let out = case.run_by_unit(&layer);
         let norm = |v: &mut dyn Iterator<Item = f32>| v.map(|x| x * x).sum::<f32>().sqrt();
-        let error = norm(&mut out.iter().zip(&expected).map(|(a, b)| a - b));
-        let relative = error / norm(&mut expected.iter().copied());
-        // Bfloat16 has steps of 2^-8.
-        assert!(relative > 1e-6 && relative < 1e-2, "{kv_type:?}: off by {relative}");
+        // Bfloat16 has steps of 2^-8; the bytes of queries and keys have them relative to the largest.
+        for (out, most) in case.run_by_units(&layer).into_iter().zip([1e-2, 3e-2]) {
+            let error = norm(&mut out.iter().zip(&expected).map(|(a, b)| a - b));
+            let relative = error / norm(&mut expected.iter().copied());
+            assert!(relative > 1e-6 && relative < most, "{kv_type:?}: off by {relative}");
+        }
     }
 }
 
@@ -204,10 +205,11 @@ fn damage_does_not_reach_who_does_not_see_it_through_a_matrix_unit() {
         floats[at] = bad;
         let layer = case.layer(0);
         let expected = case.run_on(Isa::best(), &layer, &[12]);
-        let out = case.run_by_unit(&layer);
         let same = |(a, b): (&f32, &f32)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
-        assert!(out.iter().zip(&expected).all(same), "{bad} in {what}");
-        assert!(out[..damaged * 48].iter().all(|v| v.is_finite()));
+        for out in case.run_by_units(&layer) {
+            assert!(out.iter().zip(&expected).all(same), "{bad} in {what}");
+            assert!(out[..damaged * 48].iter().all(|v| v.is_finite()));
+        }
     }
 }
 
@@ -216,14 +218,14 @@ fn what_no_query_sees_does_not_matter_to_a_matrix_unit() {
     for kv_type in KvType::ALL {
         let mut case = Case::new(heads(2, 1), 24, positions(20, 12));
         (case.window, case.types) = (7, kv_type.into());
-        let expected = case.run_by_unit(&case.layer(10));
+        let expected = case.run_by_units(&case.layer(10));
         let mut layer = case.layer(10);
         // Before any window, and behind the last token, as after tokens were taken back.
         let garbage = vec![f32::NAN; 14 * case.kv_heads * case.dim];
         layer.store(&Cpu::new(Isa::SCALAR), 0, &garbage, &garbage);
         let garbage = &garbage[..10 * case.kv_heads * case.dim];
         layer.store(&Cpu::new(Isa::SCALAR), 32, garbage, garbage);
-        assert_eq!(case.run_by_unit(&layer), expected, "{kv_type:?}");
+        assert_eq!(case.run_by_units(&layer), expected, "{kv_type:?}");
     }
 }
 

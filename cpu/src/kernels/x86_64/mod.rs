@@ -6,7 +6,7 @@
 //! | `batch` | the panel product of several tokens, which unpacks codes once for many |
 //! | `fetch` | how far ahead weights are fetched |
 //! | `tiles`, `tiles_bytes`, `tiles_bf16` | the tile unit of AMX, for weights, and for attention with bytes and bfloat16 |
-//! | `vectors_bf16` | products in bfloat16 by vector instructions |
+//! | `vectors_bytes` | products of bytes by vector instructions, for attention over many tokens |
 //! | `weights_bf16` | weights of attention in bfloat16 |
 //! | `group` | a group of a panel, unpacked for the tile unit |
 //! | `amx`, `amx_scratch` | the panel product by tiles, and what a thread keeps for it |
@@ -26,7 +26,7 @@ mod sse;
 mod tiles;
 mod tiles_bf16;
 mod tiles_bytes;
-mod vectors_bf16;
+mod vectors_bytes;
 mod weights_bf16;
 mod wide;
 mod wide_tiles;
@@ -35,7 +35,7 @@ mod wide_vnni;
 
 pub(crate) use tiles_bf16::AmxBf16;
 pub(crate) use tiles_bytes::AmxBytes;
-pub(crate) use vectors_bf16::Avx512Bf16;
+pub(crate) use vectors_bytes::Avx512Bytes;
 
 use super::table::KernelTable;
 use amx::matmul as amx_matmul;

@@ -1,0 +1,305 @@
+//! Several tokens in bytes: what [`super::chunk`] does in floats. Sums of products are whole numbers, and what becomes of them is
+//! computed as vectors of every processor do, so results have the same bits wherever bytes are multiplied.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use super::super::byte_products::{ByteProducts, COLUMNS, QUAD, WholesOut};
+use super::super::hadamard::{hadamard, hadamard_block};
+use super::super::lanes::{LANES, Lanes};
+use super::super::math::exp_of_small;
+use super::super::vector::Vector;
+use super::by_unit::{Unit, UnitBlock};
+use super::byte_columns::{CHUNK_QUADS, Magnitudes, QUERY_CENTER, quads, reference};
+use super::byte_room::{ByteColumns, ByteQuery, ByteTileRoom, CHUNK_LANES};
+use super::byte_weights::{MOST, PATTERN, Rows, SECOND, TOO_LARGE, WEIGHT_BYTES, Weigh, WeighTwice};
+use super::chunk::finish_scores;
+use super::join::{clear, finish, raise_top};
+use super::queries::Queries;
+use super::room::StepRoom;
+use super::scratch::Scratch;
+use super::sizes::{CHUNK, STEP};
+use super::stored::KEY_LANES;
+use super::tile::ROW;
+use super::within::Within;
+
+/// Vectors from one row of scores to the next: one more than it has, for rows a power of two apart would meet in the same few sets of
+/// a cache.
+const SCORE_LANES: usize = CHUNK_LANES + 1;
+/// A weight needs its second byte where it is more than one of so many of the sum of all. Then what one byte rounds away is at most 0.2 %
+/// of values, and from one chunk to the next it differs.
+const FEWEST: f32 = 16.0;
+/// The largest code of a query.
+const LARGEST: f32 = 127.0;
+
+/// Attention in bytes by products of this kind.
+pub(super) struct InBytes<P>(PhantomData<P>);
+
+impl<P: ByteProducts> Unit for InBytes<P> {
+    type Room = ByteTileRoom;
+
+    #[inline(always)]
+    unsafe fn new() -> InBytes<P> {
+        InBytes(PhantomData)
+    }
+
+    fn room(scratch: &mut Scratch) -> (&mut ByteTileRoom, &mut StepRoom) {
+        (&mut scratch.byte_tiles, &mut scratch.step)
+    }
+
+    fn row_bytes(dim: usize, value_dim: usize) -> usize {
+        quads(dim) * QUAD + size_of::<ByteQuery>() + (value_dim.div_ceil(LANES) + 1) * size_of::<Lanes>()
+    }
+
+    #[inline(always)]
+    fn attend<V: Vector>(self, block: UnitBlock<'_>, room: &mut ByteTileRoom) -> bool {
+        let UnitBlock { queries, tokens, held, step, done } = block;
+        let (dim, count) = (queries.kv.dim(), tokens * queries.heads);
+        let (columns, row_lanes) = (queries.kv.columns(), queries.kv.columns() + 1);
+        let row_bytes = quads(dim) * QUAD;
+        let strips = count.div_ceil(P::ROWS);
+        let ByteTileRoom {
+            bytes,
+            queries: of_rows,
+            columns: of_chunk,
+            scores,
+            weights,
+            sums,
+            rows,
+            reference: common,
+        } = room;
+        grow(bytes, strips * P::ROWS * row_bytes, 0);
+        grow(of_rows, strips * P::ROWS, ByteQuery::default());
+        grow(weights, 2 * P::ROWS * WEIGHT_BYTES, 0);
+        let (weights, second) = weights.split_at_mut(P::ROWS * WEIGHT_BYTES);
+        let scores = scores.lanes(P::ROWS * SCORE_LANES);
+        let value_lanes = columns.next_multiple_of(KEY_LANES);
+        let sums = sums.lanes(P::ROWS * value_lanes);
+        let rows = rows.lanes(strips * P::ROWS * row_lanes);
+        let common = &mut common.at_least(2 * dim)[..2 * dim];
+        let (common, flat) = common.split_at_mut(dim);
+        reference::<V>(&queries.kv, &held, step, common);
+        let packed = (&mut bytes[..strips * P::ROWS * row_bytes], &mut of_rows[..strips * P::ROWS]);
+        let (longest_query, largest_base) = pack::<V>(&queries, count, common, packed, flat);
+        for (i, row) in rows.chunks_exact_mut(row_lanes).enumerate() {
+            clear(row, if i < count { queries.sink(i) } else { None });
+        }
+        // SAFETY: the caller of `new` promised the processor's.
+        let mut unit = unsafe { P::new() };
+        let end = queries.position + tokens;
+        for chunk in queries.seen(0).start / CHUNK..end.div_ceil(CHUNK) {
+            let seeing = queries.seeing(chunk, tokens);
+            let within = Within { queries: &queries, chunk };
+            let start = within.start();
+            let held = held.start.max(start)..held.end.min(start + CHUNK);
+            let longest_key = of_chunk.fill::<V>(&queries.kv, start, held, common, step);
+            // Not NaN.
+            if !(longest_key * longest_query < TOO_LARGE && largest_base < TOO_LARGE) {
+                return false;
+            }
+            for strip in seeing.start / P::ROWS..seeing.end.div_ceil(P::ROWS) {
+                let part = seeing.start.max(strip * P::ROWS)..seeing.end.min((strip + 1) * P::ROWS);
+                let all = 0..CHUNK;
+                let (first, last) =
+                    (within.seen(part.start, &all).start, within.seen(part.end - 1, &all).end);
+                let positions = first / STEP * STEP..last.next_multiple_of(STEP);
+                for block in positions.start / COLUMNS..positions.end / COLUMNS {
+                    let out = WholesOut {
+                        start: scores[block * COLUMNS / LANES..].as_mut_ptr().cast(),
+                        stride: SCORE_LANES * LANES,
+                    };
+                    let keys = &of_chunk.keys[block * quads(dim)..][..quads(dim)];
+                    // SAFETY: there are as many rows of scores.
+                    unsafe { unit.multiply(&bytes[strip * P::ROWS * row_bytes..], row_bytes, keys, out) };
+                }
+                let rows = &mut rows[strip * P::ROWS * row_lanes..][..P::ROWS * row_lanes];
+                let strip_rows = StripRows {
+                    first: strip * P::ROWS,
+                    part: part.clone(),
+                    positions: positions.clone(),
+                    queries: &of_rows[strip * P::ROWS..][..P::ROWS],
+                };
+                let (factors, twice) =
+                    strip_rows.weigh::<V>(within, of_chunk, scores, (&mut *weights, &mut *second), rows);
+                let passes = [(&*weights, 1.0), (&*second, SECOND)];
+                for (weights, unit_of) in &passes[..if twice { 2 } else { 1 }] {
+                    for block in 0..value_lanes / KEY_LANES {
+                        let some = positions.start / QUAD..positions.end / QUAD;
+                        let values = &of_chunk.values[block * CHUNK_QUADS..][some];
+                        let out = WholesOut {
+                            start: sums[block * KEY_LANES..].as_mut_ptr().cast(),
+                            stride: value_lanes * LANES,
+                        };
+                        // SAFETY: these are as many rows.
+                        unsafe { unit.multiply(&weights[positions.start..], WEIGHT_BYTES, values, out) };
+                    }
+                    for ((row, sums), factor) in
+                        rows.chunks_exact_mut(row_lanes).zip(sums.chunks_exact(value_lanes)).zip(&factors)
+                    {
+                        let factor = V::splat(factor * unit_of);
+                        for (row, sums) in row[..columns].iter_mut().zip(sums) {
+                            *row = V::from_lanes(row).fma(V::from_integer_bits(sums), factor).to_lanes();
+                        }
+                    }
+                }
+            }
+        }
+        for (row, result) in rows.chunks_exact_mut(row_lanes).take(count).enumerate() {
+            done(row, finish(result, queries.kv.value_dim(), queries.kv.rotated_values()));
+        }
+        true
+    }
+}
+
+/// Rows of a strip.
+struct StripRows<'a> {
+    first: usize,
+    /// Those that see some of the chunk.
+    part: Range<usize>,
+    /// Positions of the chunk that any of them sees, whole steps.
+    positions: Range<usize>,
+    queries: &'a [ByteQuery],
+}
+
+impl StripRows<'_> {
+    /// Makes sums of products weights. Returns what sums of products of those with values are multiplied with, and whether any row has
+    /// second bytes.
+    #[inline(always)]
+    fn weigh<V: Vector>(
+        &self,
+        within: Within<'_>,
+        columns: &ByteColumns,
+        scores: &mut [Lanes],
+        (weights, second): (&mut [u8], &mut [u8]),
+        rows: &mut [Lanes],
+    ) -> (Lanes, bool) {
+        let StripRows { first, part, positions, queries } = self;
+        let scales = &columns.scales;
+        let lanes = positions.start / LANES..positions.end / LANES;
+        let row_lanes = rows.len() / queries.len();
+        let whole = within.all_plain(part, positions);
+        let of_keys = [&scales.keys[lanes.clone()], &scales.offsets[lanes.clone()]];
+        let given = [&scales.values[lanes.clone()], &PATTERN[lanes.clone()]];
+        let (mut in_part, mut of_scores, mut bases) = ([false; LANES], [1.0; LANES], [0.0; LANES]);
+        for (i, query) in queries.iter().enumerate() {
+            in_part[i] = part.contains(&(first + i));
+            if whole {
+                (of_scores[i], bases[i]) = (query.scale, query.base);
+            }
+        }
+        if !whole {
+            for (i, (scores, query)) in scores.chunks_exact_mut(SCORE_LANES).zip(*queries).enumerate() {
+                let scores = &mut scores[lanes.clone()];
+                let (scale, base) = (V::splat(query.scale), V::splat(query.base));
+                for (score, (keys, offsets)) in scores.iter_mut().zip(of_keys[0].iter().zip(of_keys[1])) {
+                    let product =
+                        V::from_lanes(offsets).fma(V::from_integer_bits(score), V::from_lanes(keys));
+                    *score = base.fma(product, scale).to_lanes();
+                }
+                if in_part[i] {
+                    let seen = within.seen(first + i, positions);
+                    finish_scores(within, first + i, positions.start, seen, scores);
+                }
+            }
+        }
+        let all = Rows {
+            scores: &scores[lanes.start..],
+            stride: SCORE_LANES,
+            of_keys: whole.then_some(of_keys),
+            scales: &of_scores,
+            given,
+            wanted: &in_part,
+            bytes: &mut weights[positions.start..],
+        };
+        // Of each row the largest score, and the sum of weights relative to that.
+        let (mut largest, mut totals) = ([f32::MIN; LANES], [0.0; LANES]);
+        V::apart(Weigh { rows: all, largest: &mut largest, totals: &mut totals });
+        let mut tops =
+            V::from_lanes(&bases).fma(V::from_lanes(&largest), V::from_lanes(&of_scores)).to_lanes();
+        let mut origins = [0.0; LANES];
+        for (i, row) in rows.chunks_exact_mut(row_lanes).enumerate() {
+            // A row may see none.
+            if in_part[i] && largest[i] > f32::MIN {
+                origins[i] = raise_top::<V>(row, tops[i]);
+            } else {
+                tops[i] = f32::MIN;
+            }
+        }
+        // Nothing of rows that see none.
+        let factors =
+            exp_of_small(V::from_lanes(&tops).sub(V::from_lanes(&origins))).mul(V::splat(1.0 / MOST));
+        let factors = factors.to_lanes();
+        let mut wanted = [false; LANES];
+        for (i, row) in rows.chunks_exact_mut(row_lanes).enumerate() {
+            if let Some(state) = row.last_mut() {
+                state[1] += totals[i] * factors[i];
+                wanted[i] = MOST * factors[i] * FEWEST > state[1] * scales.mean_value;
+            }
+        }
+        let twice = wanted.contains(&true);
+        if twice {
+            let rows = Rows {
+                scores: &scores[lanes.start..],
+                stride: SCORE_LANES,
+                of_keys: whole.then_some(of_keys),
+                scales: &of_scores,
+                given,
+                wanted: &wanted,
+                bytes: &mut weights[positions.start..],
+            };
+            V::apart(WeighTwice { rows, largest: &largest, second: &mut second[positions.start..] });
+        }
+        (factors.map(|factor| factor * scales.largest_value), twice)
+    }
+}
+
+fn grow<T: Copy>(buffer: &mut Vec<T>, len: usize, value: T) {
+    if buffer.len() < len {
+        buffer.resize(len, value);
+    }
+}
+
+/// Makes queries bytes, rotated as keys are; rows of zeros fill the last strip. Returns the length of the longest, times the scale of
+/// scores, and the largest score of the reference: not finite where any query is not.
+#[inline(always)]
+fn pack<V: Vector>(
+    queries: &Queries<'_>,
+    count: usize,
+    reference: &[f32],
+    (bytes, of_rows): (&mut [u8], &mut [ByteQuery]),
+    room: &mut [f32],
+) -> (f32, f32) {
+    let dim = queries.kv.dim();
+    let (stored, scale) = (queries.kv.rotated_keys(), queries.attention.scale);
+    let (mut longest, mut largest_base) = (0u32, 0u32);
+    let rows = bytes.chunks_exact_mut(quads(dim) * QUAD).zip(of_rows);
+    for (row, (bytes, query)) in rows.enumerate() {
+        bytes.fill(QUERY_CENTER as u8);
+        if row >= count {
+            *query = ByteQuery::default();
+            continue;
+        }
+        room.copy_from_slice(queries.query(row));
+        room.chunks_mut(ROW).for_each(|piece| hadamard(piece, stored));
+        let mut base = V::splat(0.0);
+        for (q, key) in room.chunks(LANES).zip(reference.chunks(LANES)) {
+            base = base.fma(V::load(q), V::load(key));
+        }
+        let base = base.sum() * scale;
+        if stored <= 1 {
+            hadamard(room, hadamard_block(dim));
+        }
+        let mut magnitudes = Magnitudes::<V>::none();
+        room.chunks(LANES).for_each(|q| magnitudes.add(V::load(q)));
+        let (most, squares) = (magnitudes.largest.largest(), magnitudes.squares.sum());
+        // NaN has larger bits than all numbers.
+        longest = longest.max((squares.sqrt() * scale.abs()).to_bits());
+        largest_base = largest_base.max(base.abs().to_bits());
+        let inverse = if most > 0.0 { LARGEST / most } else { 0.0 };
+        for (to, q) in bytes.iter_mut().zip(room.iter()) {
+            *to = ((q * inverse).round_ties_even() as i32 + QUERY_CENTER) as u8;
+        }
+        *query = ByteQuery { scale: most / LARGEST * scale, base };
+    }
+    (f32::from_bits(longest), f32::from_bits(largest_base))
+}
