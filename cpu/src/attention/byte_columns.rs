@@ -23,7 +23,7 @@ const STEP_LANES: usize = STEP / LANES;
 /// Quads of positions of a chunk.
 pub(super) const CHUNK_QUADS: usize = CHUNK / QUAD;
 /// The largest code.
-const MOST: f32 = 127.0;
+pub(super) const MOST: f32 = 127.0;
 /// The code of a query that is added to make it a byte without a sign.
 pub(super) const QUERY_CENTER: i32 = 128;
 /// Positions whose keys the reference is the mean of, the last ones.
@@ -180,7 +180,11 @@ impl ByteColumns {
 
 /// Codes of four vectors times `inverses`, side by side; and their sums, added to `sums`. What is not a number gives any.
 #[inline(always)]
-fn quad<V: Vector>(vectors: &[Lanes; QUAD], inverses: &[V; QUAD], sums: &mut [i32; LANES]) -> QuadLine {
+pub(super) fn quad<V: Vector>(
+    vectors: &[Lanes; QUAD],
+    inverses: &[V; QUAD],
+    sums: &mut [i32; LANES],
+) -> QuadLine {
     let mut codes = [[0; LANES]; QUAD];
     for (codes, (vector, inverse)) in codes.iter_mut().zip(vectors.iter().zip(inverses)) {
         let rounded = V::splat(ROUNDER).fma(V::from_lanes(vector), *inverse).to_lanes();
@@ -199,7 +203,7 @@ fn quad<V: Vector>(vectors: &[Lanes; QUAD], inverses: &[V; QUAD], sums: &mut [i3
 
 /// [`hadamard`](super::super::hadamard::hadamard) of 16 rows of values at once: a vector has a value of each.
 #[inline(always)]
-fn hadamard_vectors<V: Vector>(vectors: &mut [Lanes], block: usize) {
+pub(super) fn hadamard_vectors<V: Vector>(vectors: &mut [Lanes], block: usize) {
     if block <= 1 {
         return;
     }

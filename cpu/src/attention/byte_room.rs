@@ -22,7 +22,7 @@ pub(super) struct ByteTileRoom {
     pub sums: AlignedFloats,
     /// Results of all rows.
     pub rows: AlignedFloats,
-    /// What keys are relative to, and room for a query.
+    /// What keys are relative to.
     pub reference: AlignedFloats,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct ByteColumns {
     /// 32 dimensions after another, all positions.
     pub values: Vec<Quads>,
     pub scales: Scales,
-    /// Keys of 16 positions, on their way.
+    /// Keys of 16 positions, or 16 queries, on their way.
     pub rotated: Vec<Lanes>,
 }
 

@@ -5,22 +5,20 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::super::byte_products::{ByteProducts, COLUMNS, QUAD, WholesOut};
-use super::super::hadamard::{hadamard, hadamard_block};
 use super::super::lanes::{LANES, Lanes};
 use super::super::math::exp_of_small;
 use super::super::vector::Vector;
 use super::by_unit::{Unit, UnitBlock};
-use super::byte_columns::{CHUNK_QUADS, Magnitudes, QUERY_CENTER, quads, reference};
+use super::byte_columns::{CHUNK_QUADS, quads, reference};
+use super::byte_queries::pack;
 use super::byte_room::{ByteColumns, ByteQuery, ByteTileRoom, CHUNK_LANES};
 use super::byte_weights::{MOST, PATTERN, Rows, SECOND, TOO_LARGE, WEIGHT_BYTES, Weigh, WeighTwice};
 use super::chunk::finish_scores;
 use super::join::{clear, finish, raise_top};
-use super::queries::Queries;
 use super::room::StepRoom;
 use super::scratch::Scratch;
 use super::sizes::{CHUNK, STEP};
 use super::stored::KEY_LANES;
-use super::tile::ROW;
 use super::within::Within;
 
 /// Vectors from one row of scores to the next: one more than it has, for rows a power of two apart would meet in the same few sets of
@@ -29,9 +27,6 @@ const SCORE_LANES: usize = CHUNK_LANES + 1;
 /// A weight needs its second byte where it is more than one of so many of the sum of all. Then what one byte rounds away is at most 0.2 %
 /// of values, and from one chunk to the next it differs.
 const FEWEST: f32 = 16.0;
-/// The largest code of a query.
-const LARGEST: f32 = 127.0;
-
 /// Attention in bytes by products of this kind.
 pub(super) struct InBytes<P>(PhantomData<P>);
 
@@ -76,11 +71,10 @@ impl<P: ByteProducts> Unit for InBytes<P> {
         let value_lanes = columns.next_multiple_of(KEY_LANES);
         let sums = sums.lanes(P::ROWS * value_lanes);
         let rows = rows.lanes(strips * P::ROWS * row_lanes);
-        let common = &mut common.at_least(2 * dim)[..2 * dim];
-        let (common, flat) = common.split_at_mut(dim);
+        let common = &mut common.at_least(dim)[..dim];
         reference::<V>(&queries.kv, &held, step, common);
         let packed = (&mut bytes[..strips * P::ROWS * row_bytes], &mut of_rows[..strips * P::ROWS]);
-        let (longest_query, largest_base) = pack::<V>(&queries, count, common, packed, flat);
+        let (longest_query, largest_base) = pack::<V>(&queries, count, common, packed, &mut of_chunk.rotated);
         for (i, row) in rows.chunks_exact_mut(row_lanes).enumerate() {
             clear(row, if i < count { queries.sink(i) } else { None });
         }
@@ -257,49 +251,4 @@ fn grow<T: Copy>(buffer: &mut Vec<T>, len: usize, value: T) {
     if buffer.len() < len {
         buffer.resize(len, value);
     }
-}
-
-/// Makes queries bytes, rotated as keys are; rows of zeros fill the last strip. Returns the length of the longest, times the scale of
-/// scores, and the largest score of the reference: not finite where any query is not.
-#[inline(always)]
-fn pack<V: Vector>(
-    queries: &Queries<'_>,
-    count: usize,
-    reference: &[f32],
-    (bytes, of_rows): (&mut [u8], &mut [ByteQuery]),
-    room: &mut [f32],
-) -> (f32, f32) {
-    let dim = queries.kv.dim();
-    let (stored, scale) = (queries.kv.rotated_keys(), queries.attention.scale);
-    let (mut longest, mut largest_base) = (0u32, 0u32);
-    let rows = bytes.chunks_exact_mut(quads(dim) * QUAD).zip(of_rows);
-    for (row, (bytes, query)) in rows.enumerate() {
-        bytes.fill(QUERY_CENTER as u8);
-        if row >= count {
-            *query = ByteQuery::default();
-            continue;
-        }
-        room.copy_from_slice(queries.query(row));
-        room.chunks_mut(ROW).for_each(|piece| hadamard(piece, stored));
-        let mut base = V::splat(0.0);
-        for (q, key) in room.chunks(LANES).zip(reference.chunks(LANES)) {
-            base = base.fma(V::load(q), V::load(key));
-        }
-        let base = base.sum() * scale;
-        if stored <= 1 {
-            hadamard(room, hadamard_block(dim));
-        }
-        let mut magnitudes = Magnitudes::<V>::none();
-        room.chunks(LANES).for_each(|q| magnitudes.add(V::load(q)));
-        let (most, squares) = (magnitudes.largest.largest(), magnitudes.squares.sum());
-        // NaN has larger bits than all numbers.
-        longest = longest.max((squares.sqrt() * scale.abs()).to_bits());
-        largest_base = largest_base.max(base.abs().to_bits());
-        let inverse = if most > 0.0 { LARGEST / most } else { 0.0 };
-        for (to, q) in bytes.iter_mut().zip(room.iter()) {
-            *to = ((q * inverse).round_ties_even() as i32 + QUERY_CENTER) as u8;
-        }
-        *query = ByteQuery { scale: most / LARGEST * scale, base };
-    }
-    (f32::from_bits(longest), f32::from_bits(largest_base))
 }

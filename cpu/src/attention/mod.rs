@@ -30,7 +30,8 @@
 //! | `by_unit` | many queries by instructions that multiply many rows at once, where that is asked for |
 //! | `tiles` | by a matrix unit in bfloat16 |
 //! | `byte_tiles` | by products of bytes |
-//! | `byte_columns`, `byte_weights`, `byte_room` | keys and values of a chunk for these; weights of rows; buffers |
+//! | `byte_columns`, `byte_queries` | keys and values of a chunk for these; queries |
+//! | `byte_weights`, `byte_room` | weights of rows; buffers |
 //! | `own_instructions` | whichever of both the processor has |
 //! | `join` | chunks to the result of a query |
 //! | `weigh`, `mass` | weights without values; how much attention positions get, and what each query gives |
@@ -44,6 +45,8 @@ mod add_values;
 mod by_unit;
 #[cfg(any(test, target_arch = "x86_64"))]
 mod byte_columns;
+#[cfg(any(test, target_arch = "x86_64"))]
+mod byte_queries;
 #[cfg(any(test, target_arch = "x86_64"))]
 mod byte_room;
 #[cfg(any(test, target_arch = "x86_64"))]
