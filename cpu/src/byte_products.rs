@@ -1,5 +1,7 @@
 //! Products of bytes by vector instructions: what attention over many tokens asks for where there is no matrix unit.
 
+/// Rows of a product.
+pub(crate) const ROWS: usize = 16;
 /// Columns of a product.
 pub(crate) const COLUMNS: usize = 32;
 /// Factors whose products are added up at once.
@@ -24,14 +26,11 @@ pub(crate) struct WholesOut {
 
 /// Instructions that multiply bytes. A trait so that all around it is tested on processors without them.
 pub(crate) trait ByteProducts {
-    /// Rows of a product.
-    const ROWS: usize = 16;
-
     /// # Safety
     /// The processor must have the instructions.
     unsafe fn new() -> Self;
 
-    /// The products of [`ByteProducts::ROWS`] rows of unsigned bytes with 32 columns, summed up over all quads of `columns`. Row r has
+    /// The products of [`ROWS`] rows of unsigned bytes with 32 columns, summed up over all quads of `columns`. Row r has
     /// its bytes from `rows[r * stride]` on.
     ///
     /// # Panics
@@ -53,7 +52,7 @@ impl ByteProducts for EmulatedProducts {
     }
 
     unsafe fn multiply(&mut self, rows: &[u8], stride: usize, columns: &[Quads], out: WholesOut) {
-        for row in 0..Self::ROWS {
+        for row in 0..ROWS {
             for column in 0..COLUMNS {
                 let factor = |i: usize| {
                     let quad = columns[i / QUAD][column / 16].0[column % 16];

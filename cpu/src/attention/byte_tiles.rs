@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::super::byte_products::{ByteProducts, COLUMNS, QUAD, WholesOut};
+use super::super::byte_products::{ByteProducts, COLUMNS, QUAD, ROWS, WholesOut};
 use super::super::lanes::{LANES, Lanes};
 use super::super::math::exp_of_small;
 use super::super::vector::Vector;
@@ -12,10 +12,12 @@ use super::by_unit::{Unit, UnitBlock};
 use super::byte_columns::{CHUNK_QUADS, quads, reference};
 use super::byte_queries::pack;
 use super::byte_room::{ByteColumns, ByteQuery, ByteTileRoom, CHUNK_LANES};
-use super::byte_weights::{MOST, PATTERN, Rows, SECOND, TOO_LARGE, WEIGHT_BYTES, Weigh, WeighTwice};
+use super::byte_weights::{
+    MOST, PATTERN, Rows, SECOND, TOO_LARGE, WEIGHT_BYTES, Weigh, WeighTwice, score_of,
+};
 use super::chunk::finish_scores;
 use super::join::{clear, finish, raise_top};
-use super::room::StepRoom;
+use super::room::{StepRoom, grow};
 use super::scratch::Scratch;
 use super::sizes::{CHUNK, STEP};
 use super::stored::KEY_LANES;
@@ -24,9 +26,11 @@ use super::within::Within;
 /// Vectors from one row of scores to the next: one more than it has, for rows a power of two apart would meet in the same few sets of
 /// a cache.
 const SCORE_LANES: usize = CHUNK_LANES + 1;
-/// A weight needs its second byte where it is more than one of so many of the sum of all. Then what one byte rounds away is at most 0.2 %
-/// of values, and from one chunk to the next it differs.
+const _: () = assert!(ROWS == LANES, "a lane for each row of a strip");
+/// A weight needs its second byte where it is more than one of so many of the sum of all. What single bytes of 256 positions round away
+/// adds up to some seven steps of 1/240 of the largest weight, and so to some 0.2 % of values.
 const FEWEST: f32 = 16.0;
+
 /// Attention in bytes by products of this kind.
 pub(super) struct InBytes<P>(PhantomData<P>);
 
@@ -52,7 +56,7 @@ impl<P: ByteProducts> Unit for InBytes<P> {
         let (dim, count) = (queries.kv.dim(), tokens * queries.heads);
         let (columns, row_lanes) = (queries.kv.columns(), queries.kv.columns() + 1);
         let row_bytes = quads(dim) * QUAD;
-        let strips = count.div_ceil(P::ROWS);
+        let strips = count.div_ceil(ROWS);
         let ByteTileRoom {
             bytes,
             queries: of_rows,
@@ -63,17 +67,17 @@ impl<P: ByteProducts> Unit for InBytes<P> {
             rows,
             reference: common,
         } = room;
-        grow(bytes, strips * P::ROWS * row_bytes, 0);
-        grow(of_rows, strips * P::ROWS, ByteQuery::default());
-        grow(weights, 2 * P::ROWS * WEIGHT_BYTES, 0);
-        let (weights, second) = weights.split_at_mut(P::ROWS * WEIGHT_BYTES);
-        let scores = scores.lanes(P::ROWS * SCORE_LANES);
+        grow(bytes, strips * ROWS * row_bytes, 0);
+        grow(of_rows, strips * ROWS, ByteQuery::default());
+        grow(weights, 2 * ROWS * WEIGHT_BYTES, 0);
+        let (weights, second) = weights.split_at_mut(ROWS * WEIGHT_BYTES);
+        let scores = scores.lanes(ROWS * SCORE_LANES);
         let value_lanes = columns.next_multiple_of(KEY_LANES);
-        let sums = sums.lanes(P::ROWS * value_lanes);
-        let rows = rows.lanes(strips * P::ROWS * row_lanes);
+        let sums = sums.lanes(ROWS * value_lanes);
+        let rows = rows.lanes(strips * ROWS * row_lanes);
         let common = &mut common.at_least(dim)[..dim];
         reference::<V>(&queries.kv, &held, step, common);
-        let packed = (&mut bytes[..strips * P::ROWS * row_bytes], &mut of_rows[..strips * P::ROWS]);
+        let packed = (&mut bytes[..strips * ROWS * row_bytes], &mut of_rows[..strips * ROWS]);
         let (longest_query, largest_base) = pack::<V>(&queries, count, common, packed, &mut of_chunk.rotated);
         for (i, row) in rows.chunks_exact_mut(row_lanes).enumerate() {
             clear(row, if i < count { queries.sink(i) } else { None });
@@ -91,8 +95,8 @@ impl<P: ByteProducts> Unit for InBytes<P> {
             if !(longest_key * longest_query < TOO_LARGE && largest_base < TOO_LARGE) {
                 return false;
             }
-            for strip in seeing.start / P::ROWS..seeing.end.div_ceil(P::ROWS) {
-                let part = seeing.start.max(strip * P::ROWS)..seeing.end.min((strip + 1) * P::ROWS);
+            for strip in seeing.start / ROWS..seeing.end.div_ceil(ROWS) {
+                let part = seeing.start.max(strip * ROWS)..seeing.end.min((strip + 1) * ROWS);
                 let all = 0..CHUNK;
                 let (first, last) =
                     (within.seen(part.start, &all).start, within.seen(part.end - 1, &all).end);
@@ -104,14 +108,14 @@ impl<P: ByteProducts> Unit for InBytes<P> {
                     };
                     let keys = &of_chunk.keys[block * quads(dim)..][..quads(dim)];
                     // SAFETY: there are as many rows of scores.
-                    unsafe { unit.multiply(&bytes[strip * P::ROWS * row_bytes..], row_bytes, keys, out) };
+                    unsafe { unit.multiply(&bytes[strip * ROWS * row_bytes..], row_bytes, keys, out) };
                 }
-                let rows = &mut rows[strip * P::ROWS * row_lanes..][..P::ROWS * row_lanes];
+                let rows = &mut rows[strip * ROWS * row_lanes..][..ROWS * row_lanes];
                 let strip_rows = StripRows {
-                    first: strip * P::ROWS,
+                    first: strip * ROWS,
                     part: part.clone(),
                     positions: positions.clone(),
-                    queries: &of_rows[strip * P::ROWS..][..P::ROWS],
+                    queries: &of_rows[strip * ROWS..][..ROWS],
                 };
                 let (factors, twice) =
                     strip_rows.weigh::<V>(within, of_chunk, scores, (&mut *weights, &mut *second), rows);
@@ -186,9 +190,7 @@ impl StripRows<'_> {
                 let scores = &mut scores[lanes.clone()];
                 let (scale, base) = (V::splat(query.scale), V::splat(query.base));
                 for (score, (keys, offsets)) in scores.iter_mut().zip(of_keys[0].iter().zip(of_keys[1])) {
-                    let product =
-                        V::from_lanes(offsets).fma(V::from_integer_bits(score), V::from_lanes(keys));
-                    *score = base.fma(product, scale).to_lanes();
+                    *score = base.fma(score_of::<V, true>(score, keys, offsets), scale).to_lanes();
                 }
                 if in_part[i] {
                     let seen = within.seen(first + i, positions);
@@ -196,18 +198,19 @@ impl StripRows<'_> {
                 }
             }
         }
-        let all = Rows {
-            scores: &scores[lanes.start..],
-            stride: SCORE_LANES,
-            of_keys: whole.then_some(of_keys),
-            scales: &of_scores,
-            given,
-            wanted: &in_part,
-            bytes: &mut weights[positions.start..],
-        };
+        let of_keys = whole.then_some(of_keys);
+        let all =
+            Rows { scores: &scores[lanes.start..], stride: SCORE_LANES, of_keys, scales: &of_scores, given };
+        let bytes = &mut weights[positions.start..];
         // Of each row the largest score, and the sum of weights relative to that.
         let (mut largest, mut totals) = ([f32::MIN; LANES], [0.0; LANES]);
-        V::apart(Weigh { rows: all, largest: &mut largest, totals: &mut totals });
+        V::apart(Weigh {
+            rows: all,
+            wanted: &in_part,
+            bytes: &mut *bytes,
+            largest: &mut largest,
+            totals: &mut totals,
+        });
         let mut tops =
             V::from_lanes(&bases).fma(V::from_lanes(&largest), V::from_lanes(&of_scores)).to_lanes();
         let mut origins = [0.0; LANES];
@@ -216,7 +219,7 @@ impl StripRows<'_> {
             if in_part[i] && largest[i] > f32::MIN {
                 origins[i] = raise_top::<V>(row, tops[i]);
             } else {
-                tops[i] = f32::MIN;
+                (tops[i], totals[i]) = (f32::MIN, 0.0);
             }
         }
         // Nothing of rows that see none.
@@ -232,23 +235,9 @@ impl StripRows<'_> {
         }
         let twice = wanted.contains(&true);
         if twice {
-            let rows = Rows {
-                scores: &scores[lanes.start..],
-                stride: SCORE_LANES,
-                of_keys: whole.then_some(of_keys),
-                scales: &of_scores,
-                given,
-                wanted: &wanted,
-                bytes: &mut weights[positions.start..],
-            };
-            V::apart(WeighTwice { rows, largest: &largest, second: &mut second[positions.start..] });
+            let second = &mut second[positions.start..];
+            V::apart(WeighTwice { rows: all, wanted: &wanted, bytes, largest: &largest, second });
         }
         (factors.map(|factor| factor * scales.largest_value), twice)
-    }
-}
-
-fn grow<T: Copy>(buffer: &mut Vec<T>, len: usize, value: T) {
-    if buffer.len() < len {
-        buffer.resize(len, value);
     }
 }

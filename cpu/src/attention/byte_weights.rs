@@ -42,6 +42,7 @@ pub(super) static PATTERN: [Lanes; CHUNK_LANES] = {
 };
 
 /// Rows that become weights.
+#[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
     /// Of each row sums of products with keys, of which `sum * keys + offsets` is a score, or scores already.
     pub scores: &'a [Lanes],
@@ -53,15 +54,15 @@ pub(super) struct Rows<'a> {
     pub scales: &'a Lanes,
     /// What values are multiplied with, and [`PATTERN`].
     pub given: [&'a [Lanes]; 2],
-    /// Those of them whose weights are wanted: others get none.
-    pub wanted: &'a [bool; LANES],
-    /// Of each row, [`WEIGHT_BYTES`] from one to the next.
-    pub bytes: &'a mut [u8],
 }
 
 /// Makes rows weights times the scales of values.
 pub(super) struct Weigh<'a> {
     pub rows: Rows<'a>,
+    /// Those of them whose weights are wanted: others get none.
+    pub wanted: &'a [bool; LANES],
+    /// Of each row, [`WEIGHT_BYTES`] from one to the next.
+    pub bytes: &'a mut [u8],
     /// Become the largest score of each row, before it is multiplied, and the sum of its weights.
     pub largest: &'a mut Lanes,
     pub totals: &'a mut Lanes,
@@ -84,6 +85,9 @@ impl VectorWork for Weigh<'_> {
 /// [`Weigh`] with second bytes, which count a 255th of the first; without the sums.
 pub(super) struct WeighTwice<'a> {
     pub rows: Rows<'a>,
+    /// Those which get second bytes; those of others are zeros, and their first stay what they are.
+    pub wanted: &'a [bool; LANES],
+    pub bytes: &'a mut [u8],
     pub largest: &'a Lanes,
     pub second: &'a mut [u8],
 }
@@ -104,7 +108,7 @@ impl VectorWork for WeighTwice<'_> {
 
 #[inline(always)]
 fn weigh<V: Vector, const OF_KEYS: bool>(weigh: Weigh<'_>, of_keys: [&[Lanes]; 2]) {
-    let Weigh { rows, largest, totals } = weigh;
+    let Weigh { rows, wanted, bytes, largest, totals } = weigh;
     let [keys, offsets] = of_keys.map(|vectors| vectors.as_chunks::<STEP_LANES>().0);
     let [scales, pattern] = rows.given.map(|vectors| vectors.as_chunks::<STEP_LANES>().0);
     // All rows before any weight, so that no row waits for its largest score.
@@ -113,16 +117,16 @@ fn weigh<V: Vector, const OF_KEYS: bool>(weigh: Weigh<'_>, of_keys: [&[Lanes]; 2
         let steps = scores.as_chunks::<STEP_LANES>().0.iter().zip(keys.iter().zip(offsets));
         for (scores, (keys, offsets)) in steps {
             for i in 0..STEP_LANES {
-                most[i] = most[i].or_larger(score::<V, OF_KEYS>(&scores[i], &keys[i], &offsets[i]));
+                most[i] = most[i].or_larger(score_of::<V, OF_KEYS>(&scores[i], &keys[i], &offsets[i]));
             }
         }
         let [a, b, c, d] = most;
         largest[row] = a.or_larger(b).or_larger(c.or_larger(d)).largest();
     }
-    let all = rows.bytes.chunks_mut(WEIGHT_BYTES).zip(rows.scores.chunks(rows.stride));
+    let all = bytes.chunks_mut(WEIGHT_BYTES).zip(rows.scores.chunks(rows.stride));
     for (row, (bytes, scores)) in all.enumerate() {
         let bytes = bytes.as_chunks_mut::<STEP>().0;
-        if !rows.wanted[row] {
+        if !wanted[row] {
             bytes[..scales.len()].fill([0; STEP]);
             continue;
         }
@@ -133,7 +137,7 @@ fn weigh<V: Vector, const OF_KEYS: bool>(weigh: Weigh<'_>, of_keys: [&[Lanes]; 2
         for ((bytes, scores), ((scales, pattern), (keys, offsets))) in steps {
             let mut weights = [V::splat(0.0); STEP_LANES];
             for i in 0..STEP_LANES {
-                let score = score::<V, OF_KEYS>(&scores[i], &keys[i], &offsets[i]);
+                let score = score_of::<V, OF_KEYS>(&scores[i], &keys[i], &offsets[i]);
                 let weight = power(origin.fma(score, scale));
                 sums[i] = sums[i].add(weight);
                 weights[i] = V::from_lanes(&pattern[i]).fma(weight, V::from_lanes(&scales[i]));
@@ -147,13 +151,13 @@ fn weigh<V: Vector, const OF_KEYS: bool>(weigh: Weigh<'_>, of_keys: [&[Lanes]; 2
 
 #[inline(always)]
 fn weigh_twice<V: Vector, const OF_KEYS: bool>(weigh: WeighTwice<'_>, of_keys: [&[Lanes]; 2]) {
-    let WeighTwice { rows, largest, second } = weigh;
+    let WeighTwice { rows, wanted, bytes, largest, second } = weigh;
     let [keys, offsets] = of_keys.map(|vectors| vectors.as_chunks::<STEP_LANES>().0);
     let (scales, rounder) = (rows.given[0].as_chunks::<STEP_LANES>().0, V::splat(ROUNDER));
-    let all = rows.bytes.chunks_mut(WEIGHT_BYTES).zip(second.chunks_mut(WEIGHT_BYTES));
+    let all = bytes.chunks_mut(WEIGHT_BYTES).zip(second.chunks_mut(WEIGHT_BYTES));
     for (row, ((bytes, second), scores)) in all.zip(rows.scores.chunks(rows.stride)).enumerate() {
         let (bytes, second) = (bytes.as_chunks_mut::<STEP>().0, second.as_chunks_mut::<STEP>().0);
-        if !rows.wanted[row] {
+        if !wanted[row] {
             second[..scales.len()].fill([0; STEP]);
             continue;
         }
@@ -163,7 +167,7 @@ fn weigh_twice<V: Vector, const OF_KEYS: bool>(weigh: WeighTwice<'_>, of_keys: [
         for ((bytes, second), ((scores, scales), (keys, offsets))) in steps {
             let (mut firsts, mut seconds) = ([V::splat(0.0); STEP_LANES], [V::splat(0.0); STEP_LANES]);
             for i in 0..STEP_LANES {
-                let score = score::<V, OF_KEYS>(&scores[i], &keys[i], &offsets[i]);
+                let score = score_of::<V, OF_KEYS>(&scores[i], &keys[i], &offsets[i]);
                 let weight = power(origin.fma(score, scale)).mul(V::from_lanes(&scales[i]));
                 // Below the weight, or it.
                 firsts[i] = weight.sub(V::splat(0.5)).add(rounder).sub(rounder);
@@ -176,7 +180,7 @@ fn weigh_twice<V: Vector, const OF_KEYS: bool>(weigh: WeighTwice<'_>, of_keys: [
 
 /// A vector of the scores of a row, before they are multiplied.
 #[inline(always)]
-fn score<V: Vector, const OF_KEYS: bool>(scores: &Lanes, keys: &Lanes, offsets: &Lanes) -> V {
+pub(super) fn score_of<V: Vector, const OF_KEYS: bool>(scores: &Lanes, keys: &Lanes, offsets: &Lanes) -> V {
     if OF_KEYS {
         V::from_lanes(offsets).fma(V::from_integer_bits(scores), V::from_lanes(keys))
     } else {

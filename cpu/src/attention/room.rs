@@ -61,3 +61,11 @@ pub(super) struct TileRoom {
     pub(super) totals: AlignedFloats,
     pub(super) origins: AlignedFloats,
 }
+
+/// Makes room for at least `len` values.
+#[cfg(any(test, target_arch = "x86_64"))]
+pub(super) fn grow<T: Copy>(buffer: &mut Vec<T>, len: usize, value: T) {
+    if buffer.len() < len {
+        buffer.resize(len, value);
+    }
+}

@@ -14,7 +14,7 @@ use super::by_unit::{Unit, UnitBlock};
 use super::chunk::{finish_scores, largest_score};
 use super::join::{add_totals, clear, finish, origin, rescale};
 use super::queries::Queries;
-use super::room::{StepRoom, TileRoom};
+use super::room::{StepRoom, TileRoom, grow};
 use super::scratch::Scratch;
 use super::sizes::{CHUNK, STEP};
 use super::stored::KEY_LANES;
@@ -150,12 +150,6 @@ impl<U: Bf16Unit> Unit for InBf16<U> {
             done(row, finish(result, queries.kv.value_dim(), queries.kv.rotated_values()));
         }
         true
-    }
-}
-
-fn grow<T: Copy>(buffer: &mut Vec<T>, len: usize, value: T) {
-    if buffer.len() < len {
-        buffer.resize(len, value);
     }
 }
 

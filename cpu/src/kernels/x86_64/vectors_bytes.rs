@@ -4,7 +4,7 @@
 use core::arch::x86_64::*;
 
 use super::batch::opaque;
-use crate::byte_products::{ByteProducts, QUAD, QuadLine, Quads, WholesOut};
+use crate::byte_products::{ByteProducts, QUAD, QuadLine, Quads, ROWS, WholesOut};
 
 /// Rows that are multiplied at a time.
 const AT_ONCE: usize = 8;
@@ -22,7 +22,7 @@ impl ByteProducts for Avx512Bytes {
 
     #[inline(always)]
     unsafe fn multiply(&mut self, rows: &[u8], stride: usize, columns: &[Quads], out: WholesOut) {
-        assert!(rows.len() >= (Self::ROWS - 1) * stride + QUAD * columns.len(), "too few bytes");
+        assert!(rows.len() >= (ROWS - 1) * stride + QUAD * columns.len(), "too few bytes");
         // SAFETY: the value proves that the processor has the instructions; the bytes have just been counted, and the room is the
         // caller's promise.
         unsafe { products(rows.as_ptr(), stride, columns, out) }
@@ -33,7 +33,7 @@ impl ByteProducts for Avx512Bytes {
 /// As for [`ByteProducts::multiply`]; row r must have its bytes from `rows + r * stride` on.
 #[target_feature(enable = "avx512f,avx512vnni")]
 unsafe fn products(rows: *const u8, stride: usize, columns: &[Quads], out: WholesOut) {
-    for first in (0..Avx512Bytes::ROWS).step_by(AT_ONCE) {
+    for first in (0..ROWS).step_by(AT_ONCE) {
         // SAFETY: the caller's promises; a line of columns is a register.
         unsafe {
             let mut sums = [[_mm512_setzero_si512(); HALVES]; AT_ONCE];
