@@ -2,6 +2,7 @@
 
 use super::backend::Cpu;
 use super::isa::Vectorized;
+use super::lanes::largest_magnitude;
 
 /// Values that share one scale, whatever the block size of the weights.
 pub const ACT_BLOCK: usize = 32;
@@ -189,12 +190,7 @@ impl Vectorized for QuantizeRow<'_> {
 /// Codes of values that share a scale: that, and the sum of the codes.
 #[inline(always)]
 fn quantize_group(x: &[f32; ACT_BLOCK], codes: &mut [i8; ACT_BLOCK]) -> (f32, i32) {
-    // As integers the magnitudes order like the floats, with NaN above infinity: the maximum needs no care.
-    let mut top = 0;
-    for v in x {
-        top = top.max(v.to_bits() & 0x7FFF_FFFF);
-    }
-    let scale = f32::from_bits(top) / 127.0;
+    let scale = largest_magnitude(x) / 127.0;
     if !scale.is_finite() || scale == 0.0 {
         *codes = [0; ACT_BLOCK];
         return (if scale == 0.0 { 0.0 } else { f32::NAN }, 0);

@@ -3,6 +3,7 @@
 use super::activations::ROUNDER;
 use super::backend::Cpu;
 use super::isa::Vectorized;
+use super::lanes::largest_magnitude;
 use super::shared::Shared;
 
 /// Columns of a group, in which a row of weights has one scale: the largest block of weights.
@@ -181,12 +182,7 @@ impl Vectorized for QuantizeStrip<'_> {
 /// where a value is NaN or infinite, and zero where all are too small to have one.
 #[inline(always)]
 fn quantize(x: &[f32; WIDE_HALF], codes: &mut [i8; WIDE_HALF]) -> f32 {
-    // As integers the magnitudes order like the floats, with NaN above infinity: the maximum needs no care.
-    let mut top = 0;
-    for v in x {
-        top = top.max(v.to_bits() & 0x7FFF_FFFF);
-    }
-    let top = f32::from_bits(top);
+    let top = largest_magnitude(x);
     let inverse = 127.0 / top;
     if !top.is_finite() || !inverse.is_finite() {
         *codes = [0; WIDE_HALF];

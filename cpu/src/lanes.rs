@@ -78,3 +78,13 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     }
     sum(acc)
 }
+/// The largest magnitude; NaN, which is above infinity, where there is one.
+#[inline(always)]
+pub fn largest_magnitude(values: &[f32]) -> f32 {
+    // As integers magnitudes order like the floats, and the maximum is that of whole vectors.
+    let mut top = 0;
+    for value in values {
+        top = top.max(value.to_bits() & 0x7FFF_FFFF);
+    }
+    f32::from_bits(top)
+}

@@ -8,7 +8,7 @@
 use std::ops::Range;
 
 use super::super::byte_products::{COLUMNS, NO_QUADS, QUAD, QuadLine};
-use super::super::hadamard::hadamard_block;
+use super::super::hadamard::{hadamard_across, hadamard_block};
 use super::super::lanes::{LANES, Lanes};
 use super::super::power_of_two::ROUNDER;
 use super::super::vector::Vector;
@@ -209,17 +209,7 @@ pub(super) fn hadamard_vectors<V: Vector>(vectors: &mut [Lanes], block: usize) {
     }
     let scale = V::splat((1.0 / (block as f64).sqrt()) as f32);
     for vectors in vectors.chunks_exact_mut(block) {
-        let mut half = 1;
-        while half < block {
-            for pair in vectors.chunks_exact_mut(2 * half) {
-                let (first, second) = pair.split_at_mut(half);
-                for (a, b) in first.iter_mut().zip(second) {
-                    let (x, y) = (V::from_lanes(a), V::from_lanes(b));
-                    (*a, *b) = (x.add(y).to_lanes(), x.sub(y).to_lanes());
-                }
-            }
-            half *= 2;
-        }
+        hadamard_across::<V>(vectors);
         for vector in vectors {
             *vector = V::from_lanes(vector).mul(scale).to_lanes();
         }

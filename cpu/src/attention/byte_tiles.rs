@@ -143,7 +143,7 @@ impl<P: ByteProducts> Unit for InBytes<P> {
             }
         }
         for (row, result) in rows.chunks_exact_mut(row_lanes).take(count).enumerate() {
-            done(row, finish(result, queries.kv.value_dim(), queries.kv.rotated_values()));
+            done(row, finish::<V>(result, queries.kv.value_dim(), queries.kv.rotated_values()));
         }
         true
     }

@@ -6,7 +6,7 @@
 
 use half::f16;
 
-use super::super::lanes::{self, LANES, Lanes};
+use super::super::lanes::{self, LANES, Lanes, largest_magnitude};
 use super::KvType;
 
 /// Most values that share a scale.
@@ -116,17 +116,13 @@ impl Coding {
     /// Sets the codes of `values`, those of a group, and returns their scale. What is not finite makes it NaN, so that it shows.
     #[inline(always)]
     pub fn quantize<const GROUP: usize>(self, values: &[f32; GROUP], codes: &mut [u8; GROUP]) -> f16 {
-        let mut extreme = 0.0f32;
-        let mut sum = 0.0;
-        for value in values {
-            extreme = if value.abs() > extreme.abs() { *value } else { extreme };
-            // Zero, or NaN.
-            sum += value * 0.0;
-        }
-        if sum != 0.0 {
+        let largest = largest_magnitude(values);
+        if !largest.is_finite() {
             codes.fill(0);
             return f16::NAN;
         }
+        // The first of those, with its sign; of zeros none.
+        let extreme = values.iter().find(|value| value.abs() == largest).map_or(0.0, |value| *value + 0.0);
         let scale = match self {
             Coding::Eight => extreme / 127.0,
             Coding::Four => self.best(values, extreme / -8.0, TRIED_FOUR),

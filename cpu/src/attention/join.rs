@@ -96,13 +96,13 @@ pub(super) fn add_totals<V: Vector>(row: &mut [Lanes], totals: &Lanes) {
 /// Makes the sum of values of `row` their mean, which is what attention gives, and returns its `dim` values. Every `rotated`
 /// of them are turned back to what they were before they were stored.
 #[inline(always)]
-pub(super) fn finish(row: &mut [Lanes], dim: usize, rotated: usize) -> &[f32] {
+pub(super) fn finish<V: Vector>(row: &mut [Lanes], dim: usize, rotated: usize) -> &[f32] {
     let (_, total) = state(row);
     let sums = &mut row.as_flattened_mut()[..dim];
     for sum in sums.iter_mut() {
         *sum /= total;
     }
-    hadamard(sums, rotated);
+    hadamard::<V>(sums, rotated);
     sums
 }
 
@@ -126,6 +126,6 @@ impl VectorWork for JoinAll<'_> {
             join::<V>(self.row, &parts[..self.row.len()]);
         }
         let dim = self.out.len();
-        self.out.copy_from_slice(finish(self.row, dim, self.rotated));
+        self.out.copy_from_slice(finish::<V>(self.row, dim, self.rotated));
     }
 }

@@ -5,7 +5,7 @@
 //! dimensions is exact, in any order; it becomes a float and is multiplied with both scales, and such floats are added up in
 //! ascending order. Two products at once take half the instructions of floats, and no code is turned into a float.
 
-use super::super::lanes::{LANES, Lanes};
+use super::super::lanes::{LANES, Lanes, largest_magnitude};
 use super::super::vector::Vector;
 use super::codes::Coding;
 use super::stored::{KEY_LANES, QUAD, key_arrays};
@@ -19,7 +19,7 @@ const PART_QUADS: usize = PART / QUAD;
 ///
 /// A matrix unit takes it as two bytes, of which the high one is at most 127 and the low one has a sign.
 pub(super) const LARGEST: f32 = 32638.0;
-/// Added and taken away, it rounds what is below 2^22 to whole numbers, ties to even.
+/// Added, it rounds what is below 2^22 to whole numbers, ties to even, and its own bits are so many less.
 const ROUNDER: f32 = 12_582_912.0;
 
 /// 32 dimensions of a query. Those of a group of keys share a scale.
@@ -40,22 +40,20 @@ impl QueryPart {
     /// finite makes all scores NaN.
     #[inline(always)]
     pub fn set(parts: &mut [QueryPart], values: &[f32], scale: f32, coding: Coding) {
-        let (mut largest, mut damage) = (0.0f32, 0.0);
-        for value in values {
-            largest = if value.abs() > largest { value.abs() } else { largest };
-            // Zero, or NaN.
-            damage += value * 0.0;
+        let largest = largest_magnitude(values);
+        if !largest.is_finite() {
+            return parts.fill(QueryPart { scale: f32::NAN, ..QueryPart::ZERO });
         }
         let halves = if largest > 0.0 { LARGEST / 2.0 / largest } else { 0.0 };
         // That of values which are subnormal, and do not matter beside others.
         let halves = if halves.is_finite() { halves } else { 0.0 };
         let twice_center = (2.0 * coding.stored_center()) as i32;
-        let (mut start, scale) = (0, largest / LARGEST * scale + damage);
+        let (mut start, scale) = (0, largest / LARGEST * scale);
         for (part, values) in parts.iter_mut().zip(values.chunks(PART)) {
             let mut wholes = [0; PART];
             for (whole, value) in wholes.iter_mut().zip(values) {
                 // Even, for half a center may be what is subtracted from a code.
-                *whole = 2 * ((value * halves + ROUNDER) - ROUNDER) as i32;
+                *whole = 2 * (value * halves + ROUNDER).to_bits().wrapping_sub(ROUNDER.to_bits()) as i32;
             }
             let sum: i32 = wholes.iter().sum();
             let mut pairs = [0; PART / 2];
@@ -244,7 +242,7 @@ mod tests {
         let shape = StoredShape { kv_type, order: Order::Keys, dim, positions: KEY_BLOCK };
         let mut stored = shape.zeros(&mut Slabs::default()).unwrap();
         for position in 0..KEY_BLOCK {
-            stored.write(position, &floats(position, dim), &mut AlignedFloats::default());
+            stored.write::<Lanes>(position, &floats(position, dim), &mut AlignedFloats::default());
         }
         let keys = stored.key_codes(0, KEY_BLOCK).unwrap();
         let mut parts = vec![QueryPart::ZERO; dim.div_ceil(PART)];

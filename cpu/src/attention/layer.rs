@@ -4,10 +4,9 @@ use std::ops::Range;
 
 use super::super::aligned::AlignedFloats;
 use super::super::backend::Cpu;
-use super::super::isa::Vectorized;
 use super::super::lanes::{LANES, Lanes};
 use super::super::shared::Shared;
-use super::super::vector::{LINE, Vector, prefetch_second};
+use super::super::vector::{self, LINE, Vector, VectorWork, prefetch_second};
 use super::codes::Coding;
 use super::key_codes::KeyCodes;
 use super::scratch::{Scratch, with_scratch};
@@ -169,7 +168,7 @@ impl KvLayer {
                 // SAFETY: each head is in one task.
                 let page = &mut unsafe { page.part(head..head + 1) }[0];
                 with_scratch(|Scratch { rows, .. }| {
-                    cpu.isa().vectorize(Store { page, first, keys, values, widths, head, room: rows });
+                    vector::run(cpu.isa(), Store { page, first, keys, values, widths, head, room: rows });
                 });
             });
             done += count;
@@ -267,18 +266,16 @@ struct Store<'a> {
     room: &'a mut AlignedFloats,
 }
 
-impl Vectorized for Store<'_> {
-    type Output = ();
-
+impl VectorWork for Store<'_> {
     #[inline(always)]
-    fn run(self) {
+    fn run<V: Vector>(self) {
         let Store { page, first, keys, values, widths, head, room } = self;
         for (stored, rows, width) in
             [(&mut page.keys, keys, widths[0]), (&mut page.values, values, widths[1])]
         {
             let columns = head * stored.dim()..(head + 1) * stored.dim();
             for (position, row) in (first..).zip(rows.chunks_exact(width)) {
-                stored.write(position, &row[columns.clone()], room);
+                stored.write::<V>(position, &row[columns.clone()], room);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::super::hadamard::hadamard;
 use super::super::lanes::Lanes;
+use super::super::vector::Vector;
 use super::key_codes::{PART, QueryPart};
 use super::queries::Queries;
 use super::room::QueryRoom;
@@ -18,7 +19,7 @@ pub(super) enum Packed<'a> {
 
 /// Brings the first `rows` queries to where products take them from.
 #[inline(always)]
-pub(super) fn pack<'a>(queries: &Queries<'_>, rows: usize, room: &'a mut QueryRoom) -> Packed<'a> {
+pub(super) fn pack<'a, V: Vector>(queries: &Queries<'_>, rows: usize, room: &'a mut QueryRoom) -> Packed<'a> {
     let (dim, rotated) = (queries.kv.dim(), queries.kv.rotated_keys());
     let Some(coding) = queries.kv.coding_of_keys() else {
         let packed = room.floats.lanes(dim.div_ceil(ROW) * rows * ROW_LANES);
@@ -39,7 +40,7 @@ pub(super) fn pack<'a>(queries: &Queries<'_>, rows: usize, room: &'a mut QueryRo
     let turned = floats.at_least(dim);
     for (row, parts) in parts.chunks_exact_mut(row_parts).enumerate() {
         turned.copy_from_slice(queries.query(row));
-        hadamard(turned, rotated);
+        hadamard::<V>(turned, rotated);
         let groups = parts.chunks_mut(coding.group() / PART).zip(turned.chunks(coding.group()));
         for (parts, values) in groups {
             QueryPart::set(parts, values, queries.attention.scale, coding);

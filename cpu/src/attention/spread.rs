@@ -301,7 +301,7 @@ impl VectorWork for OneRun<'_> {
         let first = all.start.max(spans.start * span_chunks * CHUNK);
         let seen = first..all.end.min(spans.end * span_chunks * CHUNK);
         let (first, end) = (seen.start / CHUNK, seen.end.div_ceil(CHUNK));
-        let packed = pack(&queries, heads, packed);
+        let packed = pack::<V>(&queries, heads, packed);
         let mut by_unit = ByteQueries::new(&queries, packed, seen.clone(), bytes);
         if by_unit.is_none() {
             queries.kv.fetch_keys(seen.start);
@@ -339,7 +339,7 @@ impl VectorWork for TokenBlock<'_> {
     fn run<V: Vector>(self) {
         let TokenBlock { queries, tokens, packed, scores, parts, rows, step, bytes } = self;
         let lanes = queries.kv.columns() + 1;
-        let packed = pack(&queries, tokens * queries.heads, packed);
+        let packed = pack::<V>(&queries, tokens * queries.heads, packed);
         for (i, row) in rows.chunks_exact_mut(lanes).enumerate() {
             clear(row, queries.sink(i));
         }
@@ -368,7 +368,7 @@ impl VectorWork for TokenBlock<'_> {
             }
         }
         for row in rows.chunks_exact_mut(lanes) {
-            finish(row, queries.kv.value_dim(), queries.kv.rotated_values());
+            finish::<V>(row, queries.kv.value_dim(), queries.kv.rotated_values());
         }
     }
 }

@@ -6,6 +6,7 @@ use half::slice::HalfFloatSliceExt;
 use super::super::aligned::AlignedFloats;
 use super::super::hadamard::{hadamard, hadamard_block};
 use super::super::lanes::{LANES, Lanes};
+use super::super::vector::Vector;
 use super::KvType;
 use super::codes::{Coding, MOST_IN_GROUP};
 use super::sizes::STEP;
@@ -212,7 +213,7 @@ impl Stored {
 
     /// Stores the values of one position; `room` is for what is made of them on the way.
     #[inline(always)]
-    pub fn write(&mut self, position: usize, row: &[f32], room: &mut AlignedFloats) {
+    pub fn write<V: Vector>(&mut self, position: usize, row: &[f32], room: &mut AlignedFloats) {
         let Stored { order, dim, ref mut vectors } = *self;
         match vectors {
             Vectors::F32(floats) => {
@@ -237,7 +238,7 @@ impl Stored {
                 let codes = codes.as_flattened_mut();
                 let room = &mut room.lanes(dim.div_ceil(LANES)).as_flattened_mut()[..dim];
                 room.copy_from_slice(row);
-                hadamard(room, hadamard_block(dim));
+                hadamard::<V>(room, hadamard_block(dim));
                 for (group, values) in room.chunks(coding.group()).enumerate() {
                     let (scale, group_codes) = match coding {
                         Coding::Eight => quantized::<{ Coding::Eight.group() }>(*coding, values),

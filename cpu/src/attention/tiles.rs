@@ -72,7 +72,7 @@ impl<U: Bf16Unit> Unit for InBf16<U> {
         totals.fill([0.0; LANES]);
         let origins = room.origins.lanes((strips * U::ROWS).div_ceil(LANES)).as_flattened_mut();
         let packed = &mut room.queries[..strips * U::ROWS * lines];
-        let finite = pack(&queries, count, lines, packed, &mut scores[..2 * lines]);
+        let finite = pack::<V>(&queries, count, lines, packed, &mut scores[..2 * lines]);
         for (i, row) in rows.chunks_exact_mut(row_lanes).enumerate() {
             clear(row, if i < count { queries.sink(i) } else { None });
             origins[i] = origin(row);
@@ -147,7 +147,7 @@ impl<U: Bf16Unit> Unit for InBf16<U> {
         }
         for (row, result) in rows.chunks_exact_mut(row_lanes).take(count).enumerate() {
             add_totals::<V>(result, &totals[row]);
-            done(row, finish(result, queries.kv.value_dim(), queries.kv.rotated_values()));
+            done(row, finish::<V>(result, queries.kv.value_dim(), queries.kv.rotated_values()));
         }
         true
     }
@@ -161,7 +161,7 @@ fn sums_out(rows: &mut [Lanes], stride: usize) -> SumsOut {
 
 /// Rounds queries, rotated as keys are, times the scale of scores; rows of zeros fill the last strip. Whether all are finite.
 #[inline(always)]
-fn pack(
+fn pack<V: Vector>(
     queries: &Queries<'_>,
     count: usize,
     lines: usize,
@@ -175,7 +175,9 @@ fn pack(
         if row < count {
             let values = &mut flat[..queries.kv.dim()];
             values.copy_from_slice(queries.query(row));
-            values.chunks_mut(ROW).for_each(|piece| hadamard(piece, queries.kv.rotated_keys()));
+            for piece in values.chunks_mut(ROW) {
+                hadamard::<V>(piece, queries.kv.rotated_keys());
+            }
         }
         for (line, values) in packed.iter_mut().zip(flat.as_chunks::<FACTORS>().0) {
             for (to, value) in line.0.iter_mut().zip(values) {

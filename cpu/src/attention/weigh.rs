@@ -47,7 +47,7 @@ impl Weighing<'_> {
     pub fn each<V: Vector>(self, mut give: impl FnMut(usize, usize, &[f32], f32)) {
         let Weighing { queries, tokens, chunks, packed, scores, states, step } = self;
         let (count, first_chunk) = (tokens * queries.heads, chunks.start);
-        let packed = pack(&queries, count, packed);
+        let packed = pack::<V>(&queries, count, packed);
         states.fill([f32::MIN; LANES]);
         for chunk in chunks {
             let at = (chunk - first_chunk) * count;
