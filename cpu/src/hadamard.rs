@@ -20,6 +20,7 @@ pub(super) fn hadamard<V: Vector>(values: &mut [f32], block: usize) {
     }
     let scale = (1.0 / (block as f64).sqrt()) as f32;
     for values in values.chunks_exact_mut(block) {
+        // Of the two one is empty: a block is whole vectors, or less than one.
         let (vectors, few) = values.as_chunks_mut::<LANES>();
         let mut half = 1;
         while half < few.len() {
