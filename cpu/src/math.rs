@@ -64,6 +64,25 @@ pub(super) fn exp_of_small<V: Vector>(x: V) -> V {
     V::choose(none, V::splat(0.0), power).times_power_of_two(n)
 }
 
+/// `e^x` from x^4 down, for x within half of ln 2: the polynomial of the least largest error, 2.6e-6 of the result.
+const SHORT_SERIES: [f32; 5] = [0.041_458_608, 0.167_909_07, 0.500_043_6, 0.999_963_4, 0.999_999_3];
+
+/// `e^x` of 16 numbers, none above 0, within 3e-6 of it, and for all below -44 within 1e-19: in half of the instructions of
+/// [`exp_of_small`]. NaN for NaN.
+#[inline(always)]
+pub(super) fn short_exp_of_small<V: Vector>(x: V) -> V {
+    let x = x.or_larger(V::splat(-44.0));
+    let rounder = V::splat(ROUNDER);
+    let n = rounder.fma(x, V::splat(std::f32::consts::LOG2_E)).sub(rounder);
+    // So few n that the rest of ln 2 does not matter.
+    let r = x.fma(n, V::splat(-LN_2_HIGH));
+    let mut p = V::splat(SHORT_SERIES[0]);
+    for c in &SHORT_SERIES[1..] {
+        p = V::splat(*c).fma(r, p);
+    }
+    p.times_power_of_two(n)
+}
+
 /// `tanh x` within 4 ulp.
 #[inline(always)]
 pub fn tanh(x: f32) -> f32 {

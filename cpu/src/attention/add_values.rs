@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::{Vector, VectorWork};
+use super::lines_ahead::Fetch;
 use super::room::StepRoom;
 use super::source::Source;
 use super::tile::{Ahead, ROW_LANES, add_products, by_rows, rows_at_once};
@@ -18,14 +19,15 @@ pub(super) fn add_values_of_step<V: Vector>(
     step: Seen,
     weights: &[Lanes],
     parts: &mut [Lanes],
-    room: &mut StepRoom,
+    (room, lines): (&mut StepRoom, &mut impl Fetch),
 ) {
-    let Seen { step, seen, ahead } = step;
+    let Seen { step, seen, next } = step;
     let kv = &within.queries.kv;
     if let Some(stored) = kv.value_codes(&seen) {
-        let values = Step { positions: &step, stored, ahead };
-        return V::apart(AddCodes { within, rows, values, weights, parts, room: &mut room.weights });
+        let values = CodeStep { positions: &step, stored };
+        return V::apart(AddCodes { within, rows, values, weights, parts, room: &mut room.weights, lines });
     }
+    let ahead = kv.keys_ahead(next);
     match kv.halves_of_values(&seen).filter(|_| within.in_place::<V>(&rows)) {
         Some(stored) => {
             let values = Step { positions: &step, stored, ahead };
@@ -39,24 +41,35 @@ pub(super) fn add_values_of_step<V: Vector>(
 }
 
 /// [`add_values_of_step`] with values in codes.
-struct AddCodes<'a> {
+struct AddCodes<'a, F> {
     within: Within<'a>,
     rows: Range<usize>,
-    values: Step<'a, ValueCodes<'a>>,
+    values: CodeStep<'a>,
     weights: &'a [Lanes],
     parts: &'a mut [Lanes],
     room: &'a mut WeightRoom,
+    lines: &'a mut F,
 }
 
-impl VectorWork for AddCodes<'_> {
+impl<F: Fetch> VectorWork for AddCodes<'_, F> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let AddCodes { within, rows, values, weights, parts, room } = self;
+        let AddCodes { within, rows, values, weights, parts, room, lines } = self;
         let mut row = rows.start;
         while row < rows.end {
-            row += by_rows!(rows.end - row, add_codes::<V>(within, row, values, weights, parts, room));
+            row += by_rows!(
+                rows.end - row,
+                add_codes::<V>(within, row, values, weights, parts, (&mut *room, &mut *lines))
+            );
         }
     }
+}
+
+/// Positions of a chunk, and their values in codes.
+#[derive(Clone, Copy)]
+struct CodeStep<'a> {
+    positions: &'a Range<usize>,
+    stored: ValueCodes<'a>,
 }
 
 /// Adds values in codes, times the weights of R rows, to their parts.
@@ -64,12 +77,12 @@ impl VectorWork for AddCodes<'_> {
 fn add_codes<V: Vector, const R: usize, const C: usize>(
     within: Within<'_>,
     first_row: usize,
-    values: Step<'_, ValueCodes<'_>>,
+    values: CodeStep<'_>,
     weights: &[Lanes],
     parts: &mut [Lanes],
-    room: &mut WeightRoom,
+    (room, lines): (&mut WeightRoom, &mut impl Fetch),
 ) {
-    let Step { positions: step, stored, ahead } = values;
+    let CodeStep { positions: step, stored } = values;
     let seen = if within.all_see(&(first_row..first_row + R), step) {
         None
     } else {
@@ -81,7 +94,7 @@ fn add_codes<V: Vector, const R: usize, const C: usize>(
     let rows =
         WeightRows { weights: &weights[first_row * ROW_LANES + step.start / LANES..], stride: ROW_LANES };
     let parts = &mut parts[first_row * (within.queries.kv.columns() + 1)..];
-    stored.add::<V, R, C>(rows, seen, ahead, parts, room);
+    stored.add::<V, R, C>(rows, seen, lines, parts, room);
 }
 
 /// [`add_values_of_step`] with values in some form.

@@ -1,8 +1,8 @@
 //! Attention over keys and values in codes of 8 bits by a matrix unit, eight rows at once. Sums are those of [`KeyCodes::score`] and
 //! [`ValueCodes::add`], which are exact, so results have the same bits.
 //!
-//! The unit multiplies bytes, so a whole number of 16 bits is two: what is 256 times the one and the other is it. Products of a step
-//! are under way while sums of the step before are read.
+//! The unit multiplies bytes. Weights are whole numbers of 16 bits, so each is two: what is 256 times the one and the other is it.
+//! Products of a step are under way while sums of the step before are read.
 
 use std::ops::Range;
 
@@ -23,8 +23,8 @@ use super::value_codes::{COLUMNS, VECTORS, Weights, only};
 use super::within::Within;
 use super::{KvType, KvTypes};
 
-/// Rows of whole numbers that are multiplied at once.
-const ROWS_AT_ONCE: usize = ROWS / 2;
+/// Rows of weights that are multiplied at once, each as two rows of bytes. Queries are one.
+const WEIGHTS_AT_ONCE: usize = ROWS / 2;
 /// Of fewer rows, most of the unit's work would be for rows that are not there.
 const FEWEST_ROWS: usize = 3;
 
@@ -33,7 +33,7 @@ const FEWEST_ROWS: usize = 3;
 const FETCHED_BEFORE: usize = 12;
 const FETCHED_FOR_ROWS: usize = 8;
 /// Lines that are fetched while weights of a row become whole numbers.
-const FETCHED_FOR_WEIGHTS: usize = 4;
+const FETCHED_FOR_WEIGHTS: usize = 6;
 
 /// Dimensions that share a scale.
 const GROUP: usize = Coding::Eight.group();
@@ -92,7 +92,7 @@ impl<'a> ByteQueries<'a> {
         let row_lanes = within.queries.kv.columns() + 1;
         let work = Work { within, rows: rows.clone(), steps: steps.clone(), room, unit: &mut **unit, ahead };
         V::apart(Score { work, parts: queries, scores: &mut *scores });
-        weigh::<V>(within, rows.clone(), scores, ahead, &mut SpanSums { parts, row_lanes });
+        weigh::<V, true>(within, rows.clone(), scores, ahead, &mut SpanSums { parts, row_lanes });
         let work = Work { within, rows, steps, room, unit: &mut **unit, ahead };
         V::apart(Add { work, weights: scores, parts });
     }
@@ -106,19 +106,14 @@ pub(super) fn takes(types: KvTypes) -> bool {
 /// Sets `out` to the bytes of queries, of which each row has `row_parts` parts.
 fn bytes_of_queries(parts: &[QueryPart], row_parts: usize, out: &mut Vec<ByteRows>) {
     out.clear();
-    for rows in parts.chunks(ROWS_AT_ONCE * row_parts) {
+    for rows in parts.chunks(ROWS * row_parts) {
         for group in 0..row_parts / GROUP_PARTS {
             let mut bytes = ByteRows::ZERO;
             for (row, of_row) in rows.chunks_exact(row_parts).enumerate() {
                 let of_group = of_row[group * GROUP_PARTS..][..GROUP_PARTS].iter();
-                let quads = of_group.flat_map(|part| part.pairs.as_chunks::<2>().0);
-                for (quad, pairs) in quads.enumerate() {
-                    let [[a, b], [c, d]] = pairs.map(|pair| [pair as i16, (pair >> 16) as i16]);
-                    // As bytes of a quad lie. The low byte has a sign, too.
-                    for (i, whole) in [a, c, b, d].into_iter().enumerate() {
-                        bytes.0[2 * row][QUAD * quad + i] = whole as u8;
-                        bytes.0[2 * row + 1][QUAD * quad + i] = ((whole + 0x80) >> 8) as u8;
-                    }
+                let quads = of_group.flat_map(|part| &part.quads);
+                for (bytes, quad) in bytes.0[row].as_chunks_mut::<QUAD>().0.iter_mut().zip(quads) {
+                    *bytes = quad.bytes.to_le_bytes();
                 }
             }
             out.push(bytes);
@@ -153,9 +148,9 @@ impl VectorWork for Score<'_, '_> {
         let row_parts = row_groups * GROUP_PARTS;
         let all = parts.len() / row_parts;
         let items = steps.len() * row_groups;
-        for block in rows.start / ROWS_AT_ONCE..rows.end.div_ceil(ROWS_AT_ONCE) {
-            let first = block * ROWS_AT_ONCE;
-            let count = (all - first).min(ROWS_AT_ONCE);
+        for block in rows.start / ROWS..rows.end.div_ceil(ROWS) {
+            let first = block * ROWS;
+            let count = (all - first).min(ROWS);
             let mut before: Option<KeyCodes<'_>> = None;
             for item in 0..=items {
                 let position = within.start() + (steps.start + item / row_groups) * STEP;
@@ -166,7 +161,7 @@ impl VectorWork for Score<'_, '_> {
                     for (vector, columns) in columns.iter_mut().enumerate() {
                         *columns = &keys.of_vector(vector).as_chunks().0[group];
                     }
-                    for _ in 0..FETCHED_BEFORE + (ROWS_AT_ONCE - count) * FETCHED_FOR_ROWS {
+                    for _ in 0..FETCHED_BEFORE + WEIGHTS_AT_ONCE.saturating_sub(count) * FETCHED_FOR_ROWS {
                         ahead.fetch();
                     }
                     unit.multiply(&queries[block * row_groups + group], columns, &mut sums[item % 2]);
@@ -184,8 +179,7 @@ impl VectorWork for Score<'_, '_> {
                         let scores = &mut scores[(first + row) * ROW_LANES + step * VECTORS..][..VECTORS];
                         for (vector, score) in scores.iter_mut().enumerate() {
                             ahead.fetch();
-                            let sums = &sums[item % 2][vector].0;
-                            let sum = V::wholes_of_bytes(&sums[2 * row], &sums[2 * row + 1]);
+                            let sum = V::wholes(&sums[item % 2][vector].0[row]);
                             let so_far = if group == 0 { V::splat(0.0) } else { V::from_lanes(score) };
                             let scale = scales[vector].mul(row_scale);
                             *score = so_far.fma(V::from_wholes(sum), scale).to_lanes();
@@ -214,9 +208,9 @@ impl VectorWork for Add<'_, '_> {
         let columns = kv.columns();
         let groups = kv.value_dim().div_ceil(GROUP);
         let items = steps.len() * groups;
-        for first in rows.clone().step_by(ROWS_AT_ONCE) {
-            let count = (rows.end - first).min(ROWS_AT_ONCE);
-            let mut scales = [[0.0; ROWS_AT_ONCE]; 2];
+        for first in rows.clone().step_by(WEIGHTS_AT_ONCE) {
+            let count = (rows.end - first).min(WEIGHTS_AT_ONCE);
+            let mut scales = [[0.0; WEIGHTS_AT_ONCE]; 2];
             for item in 0..=items {
                 let step = (steps.start + item / groups) * STEP;
                 let position = within.start() + step;
@@ -241,7 +235,7 @@ impl VectorWork for Add<'_, '_> {
                         scales[item % 2][row] = weights.scale;
                         [room.0[2 * row], room.0[2 * row + 1]] = bytes_of(&weights.pairs);
                     }
-                    for _ in 0..FETCHED_BEFORE + (ROWS_AT_ONCE - count) * FETCHED_FOR_ROWS {
+                    for _ in 0..FETCHED_BEFORE + (WEIGHTS_AT_ONCE - count) * FETCHED_FOR_ROWS {
                         ahead.fetch();
                     }
                     let first_column = group * COLUMNS;

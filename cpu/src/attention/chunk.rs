@@ -3,11 +3,11 @@
 use std::ops::Range;
 
 use super::super::lanes::{LANES, Lanes};
-use super::super::math::{exp_of_small, tanh};
+use super::super::math::{exp_of_small, short_exp_of_small, tanh};
 use super::super::vector::Vector;
 use super::add_values::add_values_of_step;
 use super::join::raise_top;
-use super::lines_ahead::{Fetch, NothingAhead};
+use super::lines_ahead::{ChunkLines, Fetch, NothingAhead};
 use super::packed::Packed;
 use super::queries::{Attention, Queries};
 use super::room::StepRoom;
@@ -43,11 +43,22 @@ pub(super) fn attend_chunk<V: Vector>(
     if let Some(next) = next {
         queries.kv.fetch_place(next * CHUNK);
     }
-    score_chunk::<V>(queries, chunk, rows.clone(), packed, scores, room);
-    weigh::<V>(within, rows.clone(), scores, &mut NothingAhead, &mut SpanSums { parts, row_lanes });
+    let Some(seen) = within.seen_by_any(&rows, &(0..CHUNK)) else { return };
+    let lines = &mut ChunkLines::new(queries.kv, seen);
+    score_chunk::<V>(queries, chunk, rows.clone(), packed, scores, (room, lines));
+    let sums = &mut SpanSums { parts, row_lanes };
+    if queries.kv.has_value_codes() {
+        weigh::<V, true>(within, rows.clone(), scores, lines, sums);
+    } else {
+        weigh::<V, false>(within, rows.clone(), scores, &mut NothingAhead, sums);
+    }
+    if let Some(next) = next {
+        lines.follow(queries.kv, next * CHUNK..(next + 1) * CHUNK);
+    }
     for (step, seen) in within.seen_steps(&rows) {
-        let ahead = queries.kv.keys_ahead(next.map_or(seen.start, |next| next * CHUNK + step.start));
-        add_values_of_step::<V>(within, rows.clone(), Seen { step, seen, ahead }, scores, parts, room);
+        let next = next.map_or(seen.start, |next| next * CHUNK + step.start);
+        let seen = Seen { step, seen, next };
+        add_values_of_step::<V>(within, rows.clone(), seen, scores, parts, (room, lines));
     }
 }
 
@@ -84,9 +95,10 @@ impl Totals for SpanSums<'_> {
 
 /// Replaces the scaled `q . k` of rows by weights, `e^(score - origin)`, and gives the sum of those of each row.
 ///
-/// Minus infinity has no weight; a NaN or plus infinity makes the sum NaN.
+/// Minus infinity has no weight, or with `SHORT` next to none; a NaN or plus infinity makes the sum NaN. `SHORT` is for values in codes,
+/// where weights become whole numbers: what they are wrong by is less than what is rounded away then.
 #[inline(always)]
-pub(super) fn weigh<V: Vector>(
+pub(super) fn weigh<V: Vector, const SHORT: bool>(
     within: Within<'_>,
     rows: Range<usize>,
     scores: &mut [Lanes],
@@ -109,9 +121,12 @@ pub(super) fn weigh<V: Vector>(
         }
         for (row, (top, lanes)) in (first..).zip(&tops[..count]) {
             let mut totals = V::splat(0.0);
-            for scores in &mut scores[lanes.clone()] {
-                ahead.fetch();
-                let weights = exp_of_small(V::from_lanes(scores).sub(V::splat(*top)));
+            for (i, scores) in scores[lanes.clone()].iter_mut().enumerate() {
+                if i % 2 == 0 {
+                    ahead.fetch();
+                }
+                let score = V::from_lanes(scores).sub(V::splat(*top));
+                let weights = if SHORT { short_exp_of_small(score) } else { exp_of_small(score) };
                 *scores = weights.to_lanes();
                 totals = totals.add(weights);
             }

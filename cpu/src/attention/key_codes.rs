@@ -1,70 +1,73 @@
 //! Products of queries with keys that are stored in codes, in whole numbers.
 //!
-//! A key is `scale * (code - center)`, with a scale for 64 dimensions, or for 32. Of a query as many become even whole numbers of 16
-//! bits with one scale, too, whose error is a hundredth of that of codes of 8 bits. So the sum of products over these
-//! dimensions is exact, in any order; it becomes a float and is multiplied with both scales, and such floats are added up in
-//! ascending order. Two products at once take half the instructions of floats, and no code is turned into a float.
+//! A key is `scale * (code - center)`, with a scale for 64 dimensions, or for 32. Of a query as many become whole numbers of 8 bits with
+//! one scale, too: rotated values, as keys are, so the error is that of keys in codes of 8 bits (docs/measurements/key-value-cache.md).
+//! The sum of products over these dimensions is exact, in any order; it becomes a float and is multiplied with both scales, and such
+//! floats are added up in ascending order. Four products at once, or two, take few instructions, and no code is turned into a float.
 
 use super::super::lanes::{LANES, Lanes, largest_magnitude};
-use super::super::vector::Vector;
+use super::super::vector::{Quad, Vector};
 use super::codes::Coding;
+use super::lines_ahead::Fetch;
 use super::stored::{KEY_LANES, QUAD, key_arrays};
-use super::tile::{Ahead, ROW_LANES};
+use super::tile::{MOST_AT_ONCE, ROW_LANES};
 
 /// Dimensions of a [`QueryPart`]. With more, keys of few bits took 3 % longer.
 pub(super) const PART: usize = 32;
 /// Quads of these.
 const PART_QUADS: usize = PART / QUAD;
-/// The largest part of a query.
-///
-/// A matrix unit takes it as two bytes, of which the high one is at most 127 and the low one has a sign.
-pub(super) const LARGEST: f32 = 32638.0;
+/// The largest whole number that a query is made of.
+const LARGEST: f32 = 127.0;
 /// Added, it rounds what is below 2^22 to whole numbers, ties to even, and its own bits are so many less.
 const ROUNDER: f32 = 12_582_912.0;
 
 /// 32 dimensions of a query. Those of a group of keys share a scale.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueryPart {
-    /// Two dimensions each, the first in the low half.
-    pub(super) pairs: [i32; PART / 2],
+    pub(super) quads: [Quad; PART_QUADS],
     /// Of the first part of a group, what its sum of products with codes begins with, so that it becomes one with codes less their center.
-    pub(super) start: i32,
+    start: i32,
     /// What the sum of a group is multiplied with, beside the scale of the key.
     pub(super) scale: f32,
 }
 
 impl QueryPart {
-    pub const ZERO: QueryPart = QueryPart { pairs: [0; PART / 2], start: 0, scale: 0.0 };
+    pub const ZERO: QueryPart = QueryPart { quads: [Quad::ZERO; PART_QUADS], start: 0, scale: 0.0 };
 
     /// Sets `parts` to values of up to a group, whose products with keys are scores when they are multiplied with `scale`. What is not
     /// finite makes all scores NaN.
     #[inline(always)]
-    pub fn set(parts: &mut [QueryPart], values: &[f32], scale: f32, coding: Coding) {
+    pub fn set<V: Vector>(parts: &mut [QueryPart], values: &[f32], scale: f32, coding: Coding) {
         let largest = largest_magnitude(values);
         if !largest.is_finite() {
             return parts.fill(QueryPart { scale: f32::NAN, ..QueryPart::ZERO });
         }
-        let halves = if largest > 0.0 { LARGEST / 2.0 / largest } else { 0.0 };
+        let (step, bias) = match coding {
+            Coding::Eight => (1, V::QUAD_BIAS),
+            Coding::Four => (1, 0),
+            // Half a center is what is subtracted from a code.
+            Coding::Two => (2, 0),
+        };
+        let steps = (LARGEST / step as f32).floor();
+        let per_step = if largest > 0.0 { steps / largest } else { 0.0 };
         // That of values which are subnormal, and do not matter beside others.
-        let halves = if halves.is_finite() { halves } else { 0.0 };
-        let twice_center = (2.0 * coding.stored_center()) as i32;
-        let (mut start, scale) = (0, largest / LARGEST * scale);
+        let per_step = if per_step.is_finite() { per_step } else { 0.0 };
+        let twice_center = (2.0 * coding.stored_center()) as i32 + 2 * bias;
+        let (mut sum, scale) = (0, largest / (steps * step as f32) * scale);
         for (part, values) in parts.iter_mut().zip(values.chunks(PART)) {
             let mut wholes = [0; PART];
             for (whole, value) in wholes.iter_mut().zip(values) {
-                // Even, for half a center may be what is subtracted from a code.
-                *whole = 2 * (value * halves + ROUNDER).to_bits().wrapping_sub(ROUNDER.to_bits()) as i32;
+                *whole = step * (value * per_step + ROUNDER).to_bits().wrapping_sub(ROUNDER.to_bits()) as i32;
             }
-            let sum: i32 = wholes.iter().sum();
-            let mut pairs = [0; PART / 2];
-            for (pair, wholes) in pairs.iter_mut().zip(wholes.as_chunks::<2>().0) {
-                *pair = wholes[1] << 16 | wholes[0] & 0xFFFF;
+            sum += wholes.iter().sum::<i32>();
+            let mut quads = [Quad::ZERO; PART_QUADS];
+            for (quad, wholes) in quads.iter_mut().zip(wholes.as_chunks().0) {
+                *quad = Quad::new(*wholes);
             }
-            start -= sum / 2 * twice_center;
-            *part = QueryPart { pairs, start: 0, scale };
+            *part = QueryPart { quads, start: 0, scale };
         }
         if let Some(first) = parts.first_mut() {
-            first.start = start;
+            first.start = -(sum * twice_center / 2);
         }
     }
 }
@@ -123,7 +126,7 @@ impl KeyCodes<'_> {
         &self,
         queries: &[QueryPart],
         vector: usize,
-        ahead: Ahead,
+        ahead: &mut impl Fetch,
         scores: &mut [Lanes],
     ) {
         // Apart, so that each is compiled for its number of bits.
@@ -140,16 +143,17 @@ impl KeyCodes<'_> {
         coding: Coding,
         queries: &[QueryPart],
         vector: usize,
-        ahead: Ahead,
+        ahead: &mut impl Fetch,
         scores: &mut [Lanes],
     ) {
         let (groups, parts) = (coding.groups(self.dim), self.dim.div_ceil(PART));
         let (queries, scores) = (&queries[..R * parts], &mut scores[..(R - 1) * ROW_LANES + C]);
-        let ahead = ahead.from(vector * self.dim);
         let mut codes: [&[[u8; LANES]]; C] = [&[]; C];
         for (i, codes) in codes.iter_mut().enumerate() {
             *codes = self.of_vector(vector + i);
         }
+        // As many as there are lines; half of them where weights of many rows follow, which ask for lines, too.
+        let lines = if V::QUAD_PARTS == 2 || R == MOST_AT_ONCE { C.div_ceil(2) } else { C };
         let mut of_rows = [&QueryPart::ZERO; R];
         for group in 0..groups {
             let first = group * coding.group() / PART;
@@ -162,21 +166,23 @@ impl KeyCodes<'_> {
                     *of_row = &queries[row * parts + part];
                 }
                 let quads = (self.dim - part * PART).div_ceil(QUAD).min(PART_QUADS);
-                // Each half of all quads by itself, so that the compiler keeps no other in registers.
-                for half in 0..2 {
+                // Each part of all quads by itself, so that the compiler keeps no other in registers.
+                for of_quad in 0..V::QUAD_PARTS {
                     for at in 0..quads {
                         let mut keys = [V::splat_pair(0); C];
                         for (keys, codes) in keys.iter_mut().zip(codes) {
                             // SAFETY: below a quarter of the dimensions, rounded up.
-                            *keys = unsafe { quad::<V>(coding, codes, part * PART_QUADS + at) }[half];
+                            *keys =
+                                unsafe { part_of_quad::<V>(coding, codes, part * PART_QUADS + at, of_quad) };
                         }
-                        // A line for 32 bytes of each of two vectors.
-                        ahead.fetch((part * PART / 2 + 2 * at + half) * 2 * C);
+                        for _ in 0..lines {
+                            ahead.fetch();
+                        }
                         for (sums, of_row) in sums.iter_mut().zip(of_rows) {
                             // SAFETY: one of those of a part.
-                            let query = V::splat_pair(unsafe { *of_row.pairs.get_unchecked(2 * at + half) });
+                            let quad = unsafe { of_row.quads.get_unchecked(at) };
                             for (sum, keys) in sums.iter_mut().zip(keys) {
-                                *sum = V::add_pair_products(*sum, keys, query);
+                                *sum = V::add_quad_products(*sum, keys, quad, of_quad);
                             }
                         }
                     }
@@ -223,11 +229,37 @@ pub(super) unsafe fn quad<V: Vector>(coding: Coding, codes: &[[u8; LANES]], at: 
     }
 }
 
+/// A part of four dimensions of the keys at 16 positions, as [`Vector::add_quad_products`] takes it.
+///
+/// # Safety
+/// `codes` must be those of keys that have the quad.
+#[inline(always)]
+unsafe fn part_of_quad<V: Vector>(coding: Coding, codes: &[[u8; LANES]], at: usize, part: usize) -> V::Pairs {
+    match coding {
+        Coding::Eight => {
+            // SAFETY: four arrays for each quad, by the caller's promise.
+            let bytes = unsafe { &*codes.as_ptr().add(QUAD * at).cast::<[u8; QUAD * LANES]>() };
+            V::quads_from_bytes(bytes, part)
+        }
+        Coding::Four => {
+            // SAFETY: two arrays for each quad, by the caller's promise.
+            let bytes = unsafe { [codes.get_unchecked(2 * at), codes.get_unchecked(2 * at + 1)] };
+            V::quads_from_nibbles(bytes, part)
+        }
+        Coding::Two => {
+            // SAFETY: an array for each quad, by the caller's promise.
+            let bytes = unsafe { codes.get_unchecked(at) };
+            V::quads_from_two_bits(bytes, part)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::super::aligned::AlignedFloats;
     use super::super::super::slabs::Slabs;
     use super::super::KvType;
+    use super::super::lines_ahead::NothingAhead;
     use super::super::stored::{KEY_BLOCK, Order, StoredShape};
     use super::*;
 
@@ -235,7 +267,7 @@ mod tests {
         (0..len).map(|i| ((i * 7_919 + seed * 104_729) % 2_003) as f32 / 500.0 - 2.0).collect()
     }
 
-    /// Scores of a query over a block of keys; what they are of the keys that are stored; and by how much 16 bits for each part of the
+    /// Scores of a query over a block of keys; what they are of the keys that are stored; and by how much 8 bits for each part of the
     /// query may miss that.
     fn scores(kv_type: KvType, query: &[f32], scale: f32) -> Vec<(f32, f64, f64)> {
         let dim = query.len();
@@ -248,25 +280,26 @@ mod tests {
         let mut parts = vec![QueryPart::ZERO; dim.div_ceil(PART)];
         let group = keys.coding.group();
         for (parts, values) in parts.chunks_mut(group / PART).zip(query.chunks(group)) {
-            QueryPart::set(parts, values, scale, keys.coding);
+            QueryPart::set::<Lanes>(parts, values, scale, keys.coding);
         }
         let mut found = [[0.0; LANES]; KEY_LANES];
-        let ahead = stored.ahead(0, KEY_BLOCK);
-        keys.score::<Lanes, 1, KEY_LANES>(&parts, 0, ahead, &mut found);
+        keys.score::<Lanes, 1, KEY_LANES>(&parts, 0, &mut NothingAhead, &mut found);
         let mut room = vec![[0.0; LANES]; KEY_LANES * dim];
         keys.to_floats::<Lanes>(&mut room);
         let largest = query.iter().fold(0.0, |largest, q| q.abs().max(largest));
+        // Half a step is what rounding may miss, and a little what sums of floats may.
+        let half_steps = if kv_type == KvType::Q2 { 125.9 } else { 253.9 };
         let of_position = |(position, found): (usize, &f32)| {
             let key = |i: usize| f64::from(room[i * KEY_LANES + position / LANES][position % LANES]);
             let exact: f64 = query.iter().enumerate().map(|(i, q)| f64::from(*q) * key(i)).sum();
             let keys: f64 = (0..dim).map(|i| key(i).abs()).sum();
-            (*found, exact * f64::from(scale), keys * f64::from(largest * scale) / 32_000.0)
+            (*found, exact * f64::from(scale), keys * f64::from(largest * scale) / half_steps)
         };
         found.as_flattened().iter().enumerate().map(of_position).collect()
     }
 
     #[test]
-    fn scores_are_those_of_the_stored_keys_within_what_16_bits_give() {
+    fn scores_are_those_of_the_stored_keys_within_what_8_bits_of_the_query_give() {
         for kv_type in [KvType::Q8, KvType::Q4, KvType::Q2] {
             for dim in [1, 2, 3, 31, 33, 64, 70, 300] {
                 for size in [1e-20, 1.0, 1e6] {

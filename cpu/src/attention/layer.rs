@@ -335,6 +335,12 @@ impl<'a> KvHead<'a> {
         Coding::of(self.layer.shape.types.keys)
     }
 
+    /// Whether values are in codes.
+    #[inline(always)]
+    pub fn has_value_codes(&self) -> bool {
+        Coding::of(self.layer.shape.types.values).is_some()
+    }
+
     /// Keys of the step that positions `seen` are in, where they are in codes.
     #[inline(always)]
     pub fn key_codes(&self, seen: &Range<usize>) -> Option<KeyCodes<'a>> {
@@ -380,11 +386,23 @@ impl<'a> KvHead<'a> {
         }
     }
 
-    /// Has the processor fetch keys of the step that a position is in.
+    /// Brings keys of positions of a chunk, which are used at once, nearer: codes of all, or floats of the first step. Codes are loaded,
+    /// for of lines that are asked for at once some are not fetched.
     #[inline(always)]
-    pub fn fetch_keys(&self, position: usize) {
-        let ahead = self.keys_ahead(position);
-        (0..Order::Keys.vectors(self.dim(), STEP)).for_each(|vector| ahead.fetch(vector));
+    pub fn bring_keys(&self, positions: Range<usize>) {
+        if self.coding_of_keys().is_none() {
+            let ahead = self.keys_ahead(positions.start);
+            return (0..Order::Keys.vectors(self.dim(), STEP)).for_each(|vector| ahead.fetch(vector));
+        }
+        let mut sum = 0_u8;
+        for step in positions.start / STEP..positions.end.div_ceil(STEP) {
+            if let Some(keys) = self.key_codes(&(step * STEP..(step + 1) * STEP)) {
+                for line in keys.codes.chunks(LINE / LANES) {
+                    sum = sum.wrapping_add(line[0][0]);
+                }
+            }
+        }
+        std::hint::black_box(sum);
     }
 
     /// Keys of the step that a position is in, as what is used next.

@@ -79,6 +79,70 @@ impl Fetch for LinesAhead<'_> {
     }
 }
 
+/// What is used after the keys of a chunk in codes, asked for without a call, for which registers would be saved: the values of the chunk,
+/// then the keys of the next, of both the scales first. Then what came last again, which costs next to nothing.
+pub(super) struct ChunkLines {
+    /// Addresses.
+    lines: Range<usize>,
+    then: [Range<usize>; 2],
+    /// Ranges of `then` that are left.
+    left: usize,
+    /// Whether there are none, and the last was asked for.
+    done: bool,
+}
+
+impl ChunkLines {
+    /// The values of the positions `seen` of a chunk.
+    #[inline(always)]
+    pub fn new(kv: KvHead<'_>, seen: Range<usize>) -> ChunkLines {
+        let [codes, scales] = lines_of_chunk(kv, seen, true);
+        ChunkLines { lines: scales, then: [codes.clone(), codes], left: 1, done: false }
+    }
+
+    /// Has the keys of the positions `next` follow: later than the values, for where they are is itself fetched meanwhile.
+    #[inline(always)]
+    pub fn follow(&mut self, kv: KvHead<'_>, next: Range<usize>) {
+        let [codes, scales] = lines_of_chunk(kv, next, false);
+        self.then = [codes, scales];
+        self.left = 2;
+        if self.done {
+            self.turn();
+        }
+    }
+
+    #[inline(always)]
+    fn turn(&mut self) {
+        self.done = self.left == 0;
+        self.left = self.left.saturating_sub(1);
+        self.lines = self.then[self.left].clone();
+    }
+}
+
+/// Addresses of the codes and of the scales of keys, or `values`, at positions of a chunk. Of a ring, in which a chunk may be in two pages,
+/// those of the first step.
+#[inline(always)]
+fn lines_of_chunk(kv: KvHead<'_>, positions: Range<usize>, values: bool) -> [Range<usize>; 2] {
+    let first = kv.lines_of_step(positions.start, values);
+    let last = kv.lines_of_step(positions.end - 1, values);
+    let mut all = [0..0, 0..0];
+    for ((all, first), last) in all.iter_mut().zip(first).zip(last) {
+        let steps = last.start.wrapping_sub(first.start) < STEPS * first.len();
+        *all = if steps { first.start..last.end } else { first };
+    }
+    all
+}
+
+impl Fetch for ChunkLines {
+    #[inline(always)]
+    fn fetch(&mut self) {
+        prefetch_second(self.lines.start as *const u8);
+        self.lines.start += LINE;
+        if self.lines.start >= self.lines.end {
+            self.turn();
+        }
+    }
+}
+
 impl Fetch for NothingAhead {
     #[inline(always)]
     fn fetch(&mut self) {}

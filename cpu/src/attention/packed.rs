@@ -43,7 +43,7 @@ pub(super) fn pack<'a, V: Vector>(queries: &Queries<'_>, rows: usize, room: &'a 
         hadamard::<V>(turned, rotated);
         let groups = parts.chunks_mut(coding.group() / PART).zip(turned.chunks(coding.group()));
         for (parts, values) in groups {
-            QueryPart::set(parts, values, queries.attention.scale, coding);
+            QueryPart::set::<V>(parts, values, queries.attention.scale, coding);
         }
     }
     Packed::Parts(parts)

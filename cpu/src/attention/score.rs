@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::{Vector, VectorWork};
 use super::key_codes::{KeyCodes, PART, QueryPart};
+use super::lines_ahead::Fetch;
 use super::packed::Packed;
 use super::queries::Queries;
 use super::room::StepRoom;
@@ -21,27 +22,42 @@ pub(super) fn score_chunk<V: Vector>(
     rows: Range<usize>,
     packed: Packed<'_>,
     scores: &mut [Lanes],
-    room: &mut StepRoom,
+    (room, lines): (&mut StepRoom, &mut impl Fetch),
 ) {
     let within = Within { queries, chunk };
     for (step, seen) in within.seen_steps(&rows) {
-        let ahead = queries.kv.values_ahead(seen.start);
         match packed {
-            Packed::Floats(packed) => match queries.kv.halves_of_keys(&seen) {
-                Some(halves) if within.in_place::<V>(&rows) => {
-                    let keys = Step { positions: &step, stored: halves, ahead };
-                    V::apart(ScoreRows { within, rows: rows.clone(), keys, packed, scores: &mut *scores });
+            Packed::Floats(packed) => {
+                let ahead = queries.kv.values_ahead(seen.start);
+                match queries.kv.halves_of_keys(&seen) {
+                    Some(halves) if within.in_place::<V>(&rows) => {
+                        let keys = Step { positions: &step, stored: halves, ahead };
+                        V::apart(ScoreRows {
+                            within,
+                            rows: rows.clone(),
+                            keys,
+                            packed,
+                            scores: &mut *scores,
+                        });
+                    }
+                    _ => {
+                        let stored = queries.kv.keys::<V>(seen, &mut room.keys);
+                        let keys = Step { positions: &step, stored, ahead };
+                        V::apart(ScoreRows {
+                            within,
+                            rows: rows.clone(),
+                            keys,
+                            packed,
+                            scores: &mut *scores,
+                        });
+                    }
                 }
-                _ => {
-                    let stored = queries.kv.keys::<V>(seen, &mut room.keys);
-                    let keys = Step { positions: &step, stored, ahead };
-                    V::apart(ScoreRows { within, rows: rows.clone(), keys, packed, scores: &mut *scores });
-                }
-            },
+            }
             Packed::Parts(packed) => {
                 if let Some(stored) = queries.kv.key_codes(&seen) {
-                    let keys = Step { positions: &step, stored, ahead };
-                    V::apart(ScoreCodes { within, rows: rows.clone(), keys, packed, scores: &mut *scores });
+                    let keys = CodeStep { positions: &step, stored };
+                    let (lines, scores) = (&mut *lines, &mut *scores);
+                    V::apart(ScoreCodes { within, rows: rows.clone(), keys, packed, lines, scores });
                 }
             }
         }
@@ -69,23 +85,31 @@ impl<S: Source> VectorWork for ScoreRows<'_, S> {
 }
 
 /// Scores of rows with keys in codes.
-struct ScoreCodes<'a> {
+struct ScoreCodes<'a, F> {
     within: Within<'a>,
     rows: Range<usize>,
-    keys: Step<'a, KeyCodes<'a>>,
+    keys: CodeStep<'a>,
     packed: &'a [QueryPart],
+    lines: &'a mut F,
     scores: &'a mut [Lanes],
 }
 
-impl VectorWork for ScoreCodes<'_> {
+impl<F: Fetch> VectorWork for ScoreCodes<'_, F> {
     #[inline(always)]
     fn run<V: Vector>(self) {
-        let ScoreCodes { within, rows, keys, packed, scores } = self;
+        let ScoreCodes { within, rows, keys, packed, lines, scores } = self;
         let mut row = rows.start;
         while row < rows.end {
-            row += by_rows!(rows.end - row, score_codes::<V>(within, row, keys, packed, scores));
+            row += by_rows!(rows.end - row, score_codes::<V>(within, row, keys, packed, lines, scores));
         }
     }
+}
+
+/// Positions of a chunk, and their keys in codes.
+#[derive(Clone, Copy)]
+struct CodeStep<'a> {
+    positions: &'a Range<usize>,
+    stored: KeyCodes<'a>,
 }
 
 /// Positions of a chunk, and their keys or values; what comes next.
@@ -126,22 +150,23 @@ fn score<V: Vector, const R: usize, const C: usize>(
 fn score_codes<V: Vector, const R: usize, const C: usize>(
     within: Within<'_>,
     first_row: usize,
-    keys: Step<'_, KeyCodes<'_>>,
+    keys: CodeStep<'_>,
     packed: &[QueryPart],
+    lines: &mut impl Fetch,
     scores: &mut [Lanes],
 ) {
     // Later rows begin and end later.
-    let Step { positions: step, stored, ahead } = keys;
+    let CodeStep { positions: step, stored } = keys;
     let (first, last) = (within.seen(first_row, step), within.seen(first_row + R - 1, step));
     let (mut vector, end) = (first.start / LANES, last.end.div_ceil(LANES));
     let packed = &packed[first_row * within.queries.kv.dim().div_ceil(PART)..];
     while vector < end {
         let (at, scores) = (vector - step.start / LANES, &mut scores[first_row * ROW_LANES + vector..]);
         vector += if vector + C <= end {
-            stored.score::<V, R, C>(packed, at, ahead, scores);
+            stored.score::<V, R, C>(packed, at, lines, scores);
             C
         } else {
-            stored.score::<V, R, 1>(packed, at, ahead, scores);
+            stored.score::<V, R, 1>(packed, at, lines, scores);
             1
         };
     }

@@ -304,7 +304,7 @@ impl VectorWork for OneRun<'_> {
         let packed = pack::<V>(&queries, heads, packed);
         let mut by_unit = ByteQueries::new(&queries, packed, seen.clone(), bytes);
         if by_unit.is_none() {
-            queries.kv.fetch_keys(seen.start);
+            queries.kv.bring_keys(seen.start..seen.end.min((first + 1) * CHUNK));
         }
         for (span, parts) in spans.zip(parts.chunks_mut(stride)) {
             parts[..heads * lanes].chunks_exact_mut(lanes).for_each(|row| clear(row, None));

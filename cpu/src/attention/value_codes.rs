@@ -12,11 +12,16 @@ use super::super::lanes::{LANES, Lanes};
 use super::super::power_of_two::ROUNDER;
 use super::super::vector::Vector;
 use super::codes::Coding;
-use super::key_codes::{LARGEST, quad};
+use super::key_codes::quad;
+use super::lines_ahead::Fetch;
 use super::sizes::STEP;
 use super::stored::{KEY_LANES, QUAD, step_arrays};
-use super::tile::{Ahead, MOST_AT_ONCE};
+use super::tile::MOST_AT_ONCE;
 
+/// The largest weight as a whole number.
+///
+/// A matrix unit takes it as two bytes, of which the high one is at most 127 and the low one has a sign.
+const LARGEST: f32 = 32638.0;
 /// Vectors of 16 positions of a step. A quad has one of each, as [`Order::Values`](super::stored::Order::Values) says.
 pub(super) const VECTORS: usize = STEP / LANES;
 const _: () = assert!(VECTORS == QUAD, "a quad of every vector");
@@ -105,7 +110,7 @@ impl ValueCodes<'_> {
         self,
         rows: WeightRows<'_>,
         seen: Option<[Range<usize>; R]>,
-        ahead: Ahead,
+        ahead: &mut impl Fetch,
         parts: &mut [Lanes],
         room: &mut WeightRoom,
     ) {
@@ -123,7 +128,7 @@ impl ValueCodes<'_> {
         coding: Coding,
         rows: WeightRows<'_>,
         seen: Option<[Range<usize>; R]>,
-        ahead: Ahead,
+        ahead: &mut impl Fetch,
         parts: &mut [Lanes],
         room: &mut WeightRoom,
     ) {
@@ -136,6 +141,8 @@ impl ValueCodes<'_> {
                 let group = first / of_group + i;
                 let of_all = self.factors::<V>(coding, group, &(0..STEP));
                 for (row, weights) in weights.iter_mut().enumerate() {
+                    ahead.fetch();
+                    ahead.fetch();
                     let of_row = &rows.weights[row * rows.stride..][..VECTORS];
                     weights[i] = match &seen {
                         None => Weights::of(of_row, &of_all, coding),
@@ -189,7 +196,7 @@ impl ValueCodes<'_> {
         coding: Coding,
         weights: &[[Weights; MOST_GROUPS]],
         place: Place,
-        ahead: Ahead,
+        ahead: &mut impl Fetch,
         parts: &mut [Lanes],
     ) -> usize {
         let Place { first, column } = place;
@@ -214,14 +221,17 @@ impl ValueCodes<'_> {
                     *values = unsafe { quad::<V>(coding, codes, at) }[half];
                 }
                 // A line for 32 bytes of each of two columns.
-                for lines in 0..C.div_ceil(2) {
-                    ahead.fetch(column * STEP + 2 * C * (2 * at + half) + 4 * lines);
+                for _ in 0..C.div_ceil(2) {
+                    ahead.fetch();
                 }
                 for (sums, weights) in sums.iter_mut().zip(weights) {
+                    // SAFETY: as above.
+                    let of_group = |group: usize| unsafe { *weights[group].pairs[half].get_unchecked(at) };
+                    let first = V::splat_pair(of_group(group(0)));
                     for (i, (sum, values)) in sums.iter_mut().zip(values).enumerate() {
-                        // SAFETY: as above.
+                        // Mostly all are of one group, which the compiler does not see.
                         let weight =
-                            V::splat_pair(unsafe { *weights[group(i)].pairs[half].get_unchecked(at) });
+                            if C <= group_lanes(coding) { first } else { V::splat_pair(of_group(group(i))) };
                         *sum = V::add_pair_products(*sum, values, weight);
                     }
                 }

@@ -53,9 +53,15 @@ impl Weighing<'_> {
             let at = (chunk - first_chunk) * count;
             let scores = &mut scores[at * ROW_LANES..][..count * ROW_LANES];
             let seeing = queries.seeing(chunk, tokens);
-            score_chunk::<V>(&queries, chunk, seeing.clone(), packed, scores, step);
+            score_chunk::<V>(&queries, chunk, seeing.clone(), packed, scores, (step, &mut NothingAhead));
             let within = Within { queries: &queries, chunk };
-            weigh::<V>(within, seeing, scores, &mut NothingAhead, &mut States(&mut states[at..at + count]));
+            weigh::<V, false>(
+                within,
+                seeing,
+                scores,
+                &mut NothingAhead,
+                &mut States(&mut states[at..at + count]),
+            );
         }
         for row in 0..count {
             let seen = queries.seen(row);

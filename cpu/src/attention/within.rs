@@ -7,7 +7,6 @@ use super::super::vector::Vector;
 use super::queries::Attention;
 use super::queries::Queries;
 use super::sizes::{CHUNK, STEP};
-use super::tile::Ahead;
 
 /// Positions of a chunk whose keys, or values, stay in the first-level cache while all rows use them.
 #[inline(always)]
@@ -15,12 +14,12 @@ pub(super) fn steps() -> impl Iterator<Item = Range<usize>> {
     (0..CHUNK).step_by(STEP).map(|start| start..start + STEP)
 }
 
-/// Positions of a chunk, which of them any row sees, counted from the start of the text, and what comes next.
+/// Positions of a chunk, which of them any row sees, counted from the start of the text, and the one whose keys are used next.
 #[derive(Clone)]
 pub(super) struct Seen {
     pub step: Range<usize>,
     pub seen: Range<usize>,
-    pub ahead: Ahead,
+    pub next: usize,
 }
 
 /// A chunk and what is asked of it.

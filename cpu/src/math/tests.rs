@@ -158,6 +158,36 @@ fn functions_give_the_same_bits_on_every_instruction_set() {
 }
 
 #[test]
+fn the_short_exponential_is_near_and_has_the_same_bits_everywhere() {
+    struct Short<'a>(&'a [f32], &'a mut Vec<f32>);
+    impl VectorWork for Short<'_> {
+        #[inline(always)]
+        fn run<V: Vector>(self) {
+            for x in self.0.as_chunks::<LANES>().0 {
+                self.1.extend(short_exp_of_small(V::from_lanes(x)).to_lanes());
+            }
+        }
+    }
+    let mut small: Vec<f32> = (0..48_000).map(|i| i as f32 * -0.001).collect();
+    small[..4].copy_from_slice(&[0.0, -0.0, f32::NEG_INFINITY, f32::MIN]);
+    let mut expected = Vec::new();
+    vector::run(Isa::SCALAR, Short(&small, &mut expected));
+    for (x, found) in small.iter().zip(&expected) {
+        let exact = f64::from(*x).exp();
+        let error = (f64::from(*found) - exact).abs();
+        assert!(error <= 3e-6 * exact || *x < -44.0 && error < 1e-19, "{x}: {found}, expected {exact}");
+    }
+    for isa in Isa::available() {
+        let mut found = Vec::new();
+        vector::run(isa, Short(&small, &mut found));
+        assert!(found.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits()), "{isa:?}");
+        let mut nan = Vec::new();
+        vector::run(isa, Short(&[f32::NAN; LANES], &mut nan));
+        assert!(nan.iter().all(|value| value.is_nan()), "{isa:?}");
+    }
+}
+
+#[test]
 fn functions_in_registers_have_the_bits_of_the_others() {
     struct InRegisters<'a>(&'a [f32], bool, &'a mut Vec<u32>);
     impl VectorWork for InRegisters<'_> {

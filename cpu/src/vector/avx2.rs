@@ -167,6 +167,15 @@ impl Vector for Pair {
     }
 
     #[inline(always)]
+    fn wholes(lanes: &[i32; 16]) -> Self::Wholes {
+        // SAFETY: the type is only used where AVX2 is; both loads are inside the array.
+        unsafe {
+            let half = |at: usize| _mm256_loadu_si256(lanes.as_ptr().add(at).cast());
+            (half(0), half(8))
+        }
+    }
+
+    #[inline(always)]
     fn wholes_of_bytes(low: &[i32; 16], high: &[i32; 16]) -> Self::Wholes {
         // SAFETY: the type is only used where AVX2 is; all loads are inside the arrays.
         unsafe {

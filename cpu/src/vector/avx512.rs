@@ -2,7 +2,7 @@
 
 use core::arch::x86_64::*;
 
-use super::operations::{Vector, VectorWork};
+use super::operations::{Quad, Vector, VectorWork};
 use crate::isa::Vectorized;
 use crate::lanes::{LANES, Lanes};
 
@@ -24,6 +24,9 @@ pub(super) struct Whole(__m512);
 
 impl Vector for Whole {
     const MANY: bool = true;
+    const QUAD_PARTS: usize = 1;
+    // Products of bytes are those of bytes without sign and bytes with one.
+    const QUAD_BIAS: i32 = 128;
     type Mask = __mmask16;
     type Wholes = __m512i;
     type Pairs = __m512i;
@@ -102,6 +105,45 @@ impl Vector for Whole {
     }
 
     #[inline(always)]
+    fn quads_from_bytes(bytes: &[u8; 64], _part: usize) -> __m512i {
+        // SAFETY: the type is only used where AVX-512 is; the load is the array.
+        unsafe {
+            let bytes = _mm512_loadu_si512(bytes.as_ptr().cast());
+            _mm512_xor_si512(bytes, _mm512_set1_epi8(i8::MIN))
+        }
+    }
+
+    #[inline(always)]
+    fn quads_from_nibbles(bytes: [&[u8; 16]; 2], _part: usize) -> __m512i {
+        // SAFETY: the type is only used where AVX-512 is; the loads are the arrays.
+        unsafe {
+            let [a, b] = bytes.map(|bytes| _mm512_cvtepu8_epi32(_mm_loadu_si128(bytes.as_ptr().cast())));
+            let firsts = _mm512_or_si512(a, _mm512_slli_epi32::<8>(b));
+            let seconds = _mm512_slli_epi32::<12>(firsts);
+            let firsts = _mm512_and_si512(firsts, _mm512_set1_epi32(0x0F0F));
+            _mm512_or_si512(firsts, _mm512_and_si512(seconds, _mm512_set1_epi32(0x0F0F_0000)))
+        }
+    }
+
+    #[inline(always)]
+    fn quads_from_two_bits(bytes: &[u8; 16], _part: usize) -> __m512i {
+        // SAFETY: the type is only used where AVX-512 is; the load is the array.
+        unsafe {
+            let codes = _mm512_cvtepu8_epi32(_mm_loadu_si128(bytes.as_ptr().cast()));
+            // Code 1 comes to bit 16, then code 2 to bit 8 and code 3 to bit 24.
+            let codes = _mm512_or_si512(codes, _mm512_slli_epi32::<14>(codes));
+            let codes = _mm512_or_si512(codes, _mm512_slli_epi32::<4>(codes));
+            _mm512_and_si512(codes, _mm512_set1_epi8(3))
+        }
+    }
+
+    #[inline(always)]
+    fn add_quad_products(sum: __m512i, codes: __m512i, quad: &Quad, _part: usize) -> __m512i {
+        // SAFETY: the type is only used where AVX-512 VNNI is.
+        unsafe { _mm512_dpbusd_epi32(sum, codes, _mm512_set1_epi32(quad.bytes)) }
+    }
+
+    #[inline(always)]
     fn splat_pair(pair: i32) -> __m512i {
         // SAFETY: the type is only used where AVX-512 is.
         unsafe { _mm512_set1_epi32(pair) }
@@ -117,6 +159,12 @@ impl Vector for Whole {
     fn add_pair_products(sum: __m512i, a: __m512i, b: __m512i) -> __m512i {
         // SAFETY: the type is only used where AVX-512 VNNI is.
         unsafe { _mm512_dpwssd_epi32(sum, a, b) }
+    }
+
+    #[inline(always)]
+    fn wholes(lanes: &[i32; 16]) -> __m512i {
+        // SAFETY: the type is only used where AVX-512 is; the load is the array.
+        unsafe { _mm512_loadu_si512(lanes.as_ptr().cast()) }
     }
 
     #[inline(always)]

@@ -12,6 +12,6 @@ mod run;
 #[cfg(target_feature = "simd128")]
 mod simd128;
 
-pub use operations::{Vector, VectorWork};
+pub use operations::{Quad, Vector, VectorWork};
 pub(super) use prefetch::{CacheLevel, LINE, prefetch, prefetch_lines, prefetch_second};
 pub use run::run;

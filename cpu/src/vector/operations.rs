@@ -2,10 +2,37 @@
 
 use crate::lanes::{self, LANES, Lanes};
 
+/// Four whole numbers that codes are multiplied with, each within +-127.
+#[derive(Debug, Clone, Copy)]
+pub struct Quad {
+    /// As bytes: the first, the third, the second, the fourth.
+    pub bytes: i32,
+    /// As pairs: the first two, and the others.
+    pub pairs: [i32; 2],
+}
+
+impl Quad {
+    /// Four zeros.
+    pub const ZERO: Quad = Quad { bytes: 0, pairs: [0; 2] };
+
+    /// Those of an array.
+    #[inline(always)]
+    pub fn new(wholes: [i32; 4]) -> Quad {
+        let [a, b, c, d] = wholes;
+        let pair = |first: i32, second: i32| first & 0xFFFF | second << 16;
+        let bytes = i32::from_le_bytes([a as u8, c as u8, b as u8, d as u8]);
+        Quad { bytes, pairs: [pair(a, b), pair(c, d)] }
+    }
+}
+
 /// Sixteen lanes of f32.
 pub trait Vector: Copy {
     /// Whether the processor holds 32 of these in registers, rather than 8.
     const MANY: bool;
+    /// Parts that four codes of a lane are multiplied in: two pairs, or one where the processor multiplies bytes.
+    const QUAD_PARTS: usize = 2;
+    /// By how much the bytes of [`Vector::quads_from_bytes`] are larger than those that they are made of.
+    const QUAD_BIAS: i32 = 0;
 
     /// A truth per lane.
     type Mask: Copy;
@@ -44,12 +71,34 @@ pub trait Vector: Copy {
     fn pairs_from_bytes(bytes: &[u8; 4 * LANES]) -> [Self::Pairs; 2];
     /// Lane i has two codes of `bits` bits, 8 together at most: `bytes[i] >> shift`, and what is `bits` above it.
     fn pairs_from_codes(bytes: &[u8; LANES], shift: u32, bits: u32) -> Self::Pairs;
+    /// A part of four bytes with sign for each lane: the first, the third, the second, the fourth.
+    #[inline(always)]
+    fn quads_from_bytes(bytes: &[u8; 4 * LANES], part: usize) -> Self::Pairs {
+        Self::pairs_from_bytes(bytes)[part]
+    }
+    /// A part of four codes of 4 bits for each lane: the first two in a byte of the first array, the first of them in the low bits.
+    #[inline(always)]
+    fn quads_from_nibbles(bytes: [&[u8; LANES]; 2], part: usize) -> Self::Pairs {
+        Self::pairs_from_codes(bytes[part], 0, 4)
+    }
+    /// A part of four codes of 2 bits for each lane, of a byte, the first in its lowest bits.
+    #[inline(always)]
+    fn quads_from_two_bits(bytes: &[u8; LANES], part: usize) -> Self::Pairs {
+        Self::pairs_from_codes(bytes, 4 * part as u32, 2)
+    }
+    /// `sum` and the products of that part of four codes with the same part of `quad`, wrapping.
+    #[inline(always)]
+    fn add_quad_products(sum: Self::Wholes, codes: Self::Pairs, quad: &Quad, part: usize) -> Self::Wholes {
+        Self::add_pair_products(sum, codes, Self::splat_pair(quad.pairs[part]))
+    }
     /// The same pair in every lane, the first of it in the low half.
     fn splat_pair(pair: i32) -> Self::Pairs;
     /// A whole number in every lane.
     fn splat_whole(value: i32) -> Self::Wholes;
     /// `sum + a[0] * b[0] + a[1] * b[1]`, wrapping.
     fn add_pair_products(sum: Self::Wholes, a: Self::Pairs, b: Self::Pairs) -> Self::Wholes;
+    /// The lanes of an array of whole numbers.
+    fn wholes(lanes: &[i32; LANES]) -> Self::Wholes;
     /// `low + 256 * high`, wrapping.
     fn wholes_of_bytes(low: &[i32; LANES], high: &[i32; LANES]) -> Self::Wholes;
     /// The floats next to whole numbers.

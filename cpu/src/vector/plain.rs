@@ -69,6 +69,11 @@ impl Vector for Lanes {
     }
 
     #[inline(always)]
+    fn wholes(lanes: &[i32; LANES]) -> Self::Wholes {
+        *lanes
+    }
+
+    #[inline(always)]
     fn wholes_of_bytes(low: &[i32; LANES], high: &[i32; LANES]) -> Self::Wholes {
         let mut wholes = [0; LANES];
         for i in 0..LANES {

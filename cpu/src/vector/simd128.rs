@@ -99,6 +99,12 @@ impl Vector for Four {
     }
 
     #[inline(always)]
+    fn wholes(lanes: &[i32; 16]) -> [v128; 4] {
+        // SAFETY: the loads are inside the array.
+        unsafe { each!(i => v128_load(lanes.as_ptr().add(4 * i).cast())) }
+    }
+
+    #[inline(always)]
     fn wholes_of_bytes(low: &[i32; 16], high: &[i32; 16]) -> [v128; 4] {
         // SAFETY: the loads are inside the arrays.
         unsafe {

@@ -25,8 +25,14 @@ pub struct Bandwidth {
 
 /// Passes over the buffer.
 const PASSES: usize = 5;
-/// Times the last-level caches that the buffer is at least: what remains in them from the pass before must not matter.
-const TIMES_CACHE: usize = 8;
+/// Times its last-level cache that a thread reads: with 8 times, caches of 32 MB each kept so much from the pass before that the sum
+/// was 3 % too fast (docs/measurements/cpu-kernels.md, "The bandwidth that shares are of").
+const TIMES_CACHE: usize = 32;
+/// What a thread reads: at least, and at most where caches are large.
+const SHARE: std::ops::RangeInclusive<usize> = (512 << 20)..=(1 << 30);
+/// What all threads read together is at most this, or eight times a cache that is larger: many threads share caches.
+const MOST_BYTES: usize = 8 << 30;
+/// A buffer that cannot be had is not made smaller than this.
 const LEAST_BYTES: usize = 512 << 20;
 /// Bytes that a thread sums up at a time.
 const STEP: usize = 256;
@@ -38,9 +44,15 @@ const STEP: usize = 256;
 pub fn read_bandwidth(threads: usize) -> Result<Bandwidth> {
     // Registers of 32 bytes are enough, and what the compiler makes of the sum for AVX-512 is ten times as slow.
     let isa = Isa::by_name("avx2").unwrap_or(Isa::SCALAR);
-    let wanted = Caches::detect().last.saturating_mul(TIMES_CACHE).max(LEAST_BYTES);
+    let wanted = wanted_bytes(threads, Caches::detect().last);
     let available = memory::available().map_or(1 << 30, |bytes| bytes as usize);
     read_buffer(isa, threads, wanted.min(available / 4))
+}
+
+/// Bytes that are far beyond the caches of `threads` threads, if each of them has a last-level cache of `last` bytes of its own.
+fn wanted_bytes(threads: usize, last: usize) -> usize {
+    let share = last.saturating_mul(TIMES_CACHE).clamp(*SHARE.start(), *SHARE.end());
+    share.saturating_mul(threads).min(MOST_BYTES.max(last.saturating_mul(8)))
 }
 
 fn read_buffer(isa: Isa, threads: usize, bytes: usize) -> Result<Bandwidth> {
@@ -125,6 +137,16 @@ mod tests {
         for isa in Isa::available() {
             assert_eq!(isa.vectorize(Sum(&bytes)), expected, "{isa:?}");
         }
+    }
+
+    #[test]
+    fn what_caches_keep_is_a_small_part_of_what_a_thread_reads() {
+        // Two threads with caches of 32 MB each, as on two chiplets of an EPYC.
+        assert_eq!(wanted_bytes(2, 32 << 20), 2 << 30);
+        assert_eq!(wanted_bytes(1, 2 << 20), 512 << 20);
+        // A hundred threads do not fill a hundred gigabytes, but a shared cache of two gigabytes is still left far behind.
+        assert_eq!(wanted_bytes(100, 32 << 20), 8 << 30);
+        assert_eq!(wanted_bytes(100, 2 << 30), 16 << 30);
     }
 
     #[test]
