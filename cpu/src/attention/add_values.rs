@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::{Vector, VectorWork};
-use super::lines_ahead::Fetch;
+use super::fetch::Fetch;
 use super::room::StepRoom;
 use super::source::Source;
 use super::tile::{Ahead, ROW_LANES, add_products, by_rows, rows_at_once};

@@ -8,7 +8,7 @@
 use super::super::lanes::{LANES, Lanes, largest_magnitude};
 use super::super::vector::{Quad, Vector};
 use super::codes::Coding;
-use super::lines_ahead::Fetch;
+use super::fetch::Fetch;
 use super::stored::{KEY_LANES, QUAD, key_arrays};
 use super::tile::{MOST_AT_ONCE, ROW_LANES};
 
@@ -259,7 +259,7 @@ mod tests {
     use super::super::super::aligned::AlignedFloats;
     use super::super::super::slabs::Slabs;
     use super::super::KvType;
-    use super::super::lines_ahead::NothingAhead;
+    use super::super::fetch::NothingAhead;
     use super::super::stored::{KEY_BLOCK, Order, StoredShape};
     use super::*;
 

@@ -5,20 +5,12 @@ use std::mem;
 use std::ops::Range;
 
 use super::super::vector::{CacheLevel, LINE, prefetch_lines, prefetch_second};
+use super::fetch::Fetch;
 use super::layer::KvHead;
 use super::sizes::{CHUNK, STEP};
 
 /// Steps of a chunk.
 const STEPS: usize = CHUNK / STEP;
-
-/// Asked from time to time.
-pub(super) trait Fetch {
-    /// Has the processor fetch the next line, where there is one.
-    fn fetch(&mut self);
-}
-
-/// Nothing is fetched.
-pub(super) struct NothingAhead;
 
 /// The lines that are left, in the order in which they are used: of each chunk the keys, then the values.
 pub(super) struct LinesAhead<'a> {
@@ -141,9 +133,4 @@ impl Fetch for ChunkLines {
             self.turn();
         }
     }
-}
-
-impl Fetch for NothingAhead {
-    #[inline(always)]
-    fn fetch(&mut self) {}
 }

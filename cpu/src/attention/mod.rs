@@ -25,7 +25,8 @@
 //! | `packed`, `key_codes` | queries as products take them; their products with keys in codes |
 //! | `value_codes` | weighted sums of values in codes |
 //! | `bytes` | both of them by a matrix unit, where codes have 8 bits |
-//! | `own_unit`, `lines_ahead` | that unit, for the thread; what is fetched meanwhile |
+//! | `own_unit` | that unit, for the thread |
+//! | `fetch`, `lines_ahead` | what is fetched meanwhile |
 //! | `chunk`, `score`, `add_values` | some queries over one chunk: softmax, scores, sums of values |
 //! | `by_unit` | many queries by instructions that multiply many rows at once, where that is asked for |
 //! | `tiles` | by a matrix unit in bfloat16 |
@@ -56,6 +57,7 @@ mod byte_weights;
 mod bytes;
 mod chunk;
 mod codes;
+mod fetch;
 mod join;
 mod key_codes;
 mod kv_type;

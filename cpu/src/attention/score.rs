@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::super::lanes::{LANES, Lanes};
 use super::super::vector::{Vector, VectorWork};
+use super::fetch::Fetch;
 use super::key_codes::{KeyCodes, PART, QueryPart};
-use super::lines_ahead::Fetch;
 use super::packed::Packed;
 use super::queries::Queries;
 use super::room::StepRoom;

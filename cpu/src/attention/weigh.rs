@@ -4,7 +4,7 @@ use super::super::lanes::{LANES, Lanes};
 use super::super::math::exp_of_small;
 use super::super::vector::Vector;
 use super::chunk::{Totals, weigh};
-use super::lines_ahead::NothingAhead;
+use super::fetch::NothingAhead;
 use super::packed::pack;
 use super::queries::Queries;
 use super::room::QueryRoom;
