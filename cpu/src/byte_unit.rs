@@ -2,7 +2,7 @@
 
 use crate::lanes::LANES;
 
-/// Rows of a product: of eight rows of whole numbers of 16 bits the low bytes and the high ones, in turn.
+/// Rows of a product: those of whole numbers of 8 bits, or of eight rows of 16 bits the low bytes and the high ones, in turn.
 pub(crate) const ROWS: usize = 16;
 /// Bytes of a row that are multiplied at once.
 pub(crate) const BYTES: usize = 64;

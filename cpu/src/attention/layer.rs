@@ -362,7 +362,7 @@ impl<'a> KvHead<'a> {
         page.values.halves(first, STEP)
     }
 
-    /// Addresses of the codes and of the scales of the keys, or `values`, of the step that a position is in.
+    /// Addresses of the codes, or floats, and of the scales of the keys, or `values`, of the step that a position is in.
     pub fn lines_of_step(&self, position: usize, values: bool) -> [Range<usize>; 2] {
         let (page, first, _) = self.step(position..position + 1);
         if values { &page.values } else { &page.keys }.lines(first, STEP)

@@ -88,7 +88,9 @@ impl ChunkLines {
     #[inline(always)]
     pub fn new(kv: KvHead<'_>, seen: Range<usize>) -> ChunkLines {
         let [codes, scales] = lines_of_chunk(kv, seen, true);
-        ChunkLines { lines: scales, then: [codes.clone(), codes], left: 1, done: false }
+        // Of floats there are no scales.
+        let lines = if scales.is_empty() { codes.clone() } else { scales };
+        ChunkLines { lines, then: [codes.clone(), codes], left: 1, done: false }
     }
 
     /// Has the keys of the positions `next` follow: later than the values, for where they are is itself fetched meanwhile.
@@ -110,7 +112,7 @@ impl ChunkLines {
     }
 }
 
-/// Addresses of the codes and of the scales of keys, or `values`, at positions of a chunk. Of a ring, in which a chunk may be in two pages,
+/// Addresses of the codes, or floats, and of the scales of keys, or `values`, at positions of a chunk. Of a ring, in which a chunk may be in two pages,
 /// those of the first step.
 #[inline(always)]
 fn lines_of_chunk(kv: KvHead<'_>, positions: Range<usize>, values: bool) -> [Range<usize>; 2] {

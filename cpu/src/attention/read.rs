@@ -68,15 +68,24 @@ impl Stored {
         Some(KeyCodes { coding: *coding, dim: *dim, codes, scales: scales.as_chunks().0 })
     }
 
-    /// Addresses of the codes and of the scales of `count` positions from `first` on, of whole steps; none where there are no codes.
+    /// Addresses of what `count` positions from `first` on have, of whole steps: codes, or floats, and the scales of codes.
     pub fn lines(&self, first: usize, count: usize) -> [Range<usize>; 2] {
-        let Stored { order, dim, vectors: Vectors::Codes { coding, codes, scales } } = self else {
-            return [0..0, 0..0];
-        };
-        let (arrays, groups) = (|positions| order.code_arrays(*coding, *dim, positions), coding.groups(*dim));
-        let codes = codes[arrays(first)..arrays(first + count)].as_ptr_range();
-        let scales = scales[first * groups..(first + count) * groups].as_ptr_range();
-        [codes.start.addr()..codes.end.addr(), scales.start.addr()..scales.end.addr()]
+        fn addresses<T>(values: &[T]) -> Range<usize> {
+            let Range { start, end } = values.as_ptr_range();
+            start.addr()..end.addr()
+        }
+        let Stored { order, dim, ref vectors } = *self;
+        let floats = order.vectors(dim, first)..order.vectors(dim, first + count);
+        match vectors {
+            Vectors::F32(vectors) => [addresses(&vectors.as_chunks::<LANES>().0[floats]), 0..0],
+            Vectors::F16(vectors) => [addresses(&vectors[floats]), 0..0],
+            Vectors::Codes { coding, codes, scales } => {
+                let arrays = |positions| order.code_arrays(*coding, dim, positions);
+                let groups = coding.groups(dim);
+                let scales = addresses(&scales[first * groups..(first + count) * groups]);
+                [addresses(&codes[arrays(first)..arrays(first + count)]), scales]
+            }
+        }
     }
 
     /// What `count` positions from `first` on have, of whole blocks, where that is halves.

@@ -28,28 +28,17 @@ pub(super) fn score_chunk<V: Vector>(
     for (step, seen) in within.seen_steps(&rows) {
         match packed {
             Packed::Floats(packed) => {
-                let ahead = queries.kv.values_ahead(seen.start);
-                match queries.kv.halves_of_keys(&seen) {
-                    Some(halves) if within.in_place::<V>(&rows) => {
-                        let keys = Step { positions: &step, stored: halves, ahead };
-                        V::apart(ScoreRows {
-                            within,
-                            rows: rows.clone(),
-                            keys,
-                            packed,
-                            scores: &mut *scores,
-                        });
+                let (rows, scores) = (rows.clone(), &mut *scores);
+                let (positions, ahead) = (&step, queries.kv.values_ahead(seen.start));
+                match queries.kv.halves_of_keys(&seen).filter(|_| within.in_place::<V>(&rows)) {
+                    Some(stored) => {
+                        let keys = Step { positions, stored, ahead };
+                        V::apart(ScoreRows { within, rows, keys, packed, scores });
                     }
-                    _ => {
-                        let stored = queries.kv.keys::<V>(seen, &mut room.keys);
-                        let keys = Step { positions: &step, stored, ahead };
-                        V::apart(ScoreRows {
-                            within,
-                            rows: rows.clone(),
-                            keys,
-                            packed,
-                            scores: &mut *scores,
-                        });
+                    None => {
+                        let keys =
+                            Step { positions, stored: queries.kv.keys::<V>(seen, &mut room.keys), ahead };
+                        V::apart(ScoreRows { within, rows, keys, packed, scores });
                     }
                 }
             }

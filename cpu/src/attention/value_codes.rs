@@ -22,6 +22,8 @@ use super::tile::MOST_AT_ONCE;
 ///
 /// A matrix unit takes it as two bytes, of which the high one is at most 127 and the low one has a sign.
 const LARGEST: f32 = 32638.0;
+/// Lines that are asked for as weights of a row become whole numbers.
+const LINES_FOR_WEIGHTS: usize = 2;
 /// Vectors of 16 positions of a step. A quad has one of each, as [`Order::Values`](super::stored::Order::Values) says.
 pub(super) const VECTORS: usize = STEP / LANES;
 const _: () = assert!(VECTORS == QUAD, "a quad of every vector");
@@ -141,8 +143,10 @@ impl ValueCodes<'_> {
                 let group = first / of_group + i;
                 let of_all = self.factors::<V>(coding, group, &(0..STEP));
                 for (row, weights) in weights.iter_mut().enumerate() {
-                    ahead.fetch();
-                    ahead.fetch();
+                    // So that all of them together ask for as many as a chunk has.
+                    for _ in 0..LINES_FOR_WEIGHTS {
+                        ahead.fetch();
+                    }
                     let of_row = &rows.weights[row * rows.stride..][..VECTORS];
                     weights[i] = match &seen {
                         None => Weights::of(of_row, &of_all, coding),
